@@ -1,0 +1,1 @@
+"""Decisions: several processes or runs, one answer."""

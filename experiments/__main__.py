@@ -1,0 +1,45 @@
+"""`python -m experiments`: several processes or runs, one answer."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from experiments.demo import demo
+from experiments.launch import LaunchError
+from runlog.exit_codes import ExitCode
+
+
+def main() -> ExitCode:
+    """Run the named experiment; returns its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments",
+        description="Decisions from several runs. Run from the repository root.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    demo_parser = commands.add_parser(
+        "demo",
+        help="the same load spread evenly (A) and in pulses (B), against the simulated server",
+        description="Start the simulated server; run scenarios A and B, each with a master and two workers. "
+        "Prints A beside B and the paths of both reports. Needs no GPU; takes about four minutes.",
+    )
+    demo_parser.add_argument(
+        "--run-time", type=float, default=80.0, metavar="S", help="seconds a scenario (80)"
+    )
+    demo_parser.add_argument("--rate", type=float, default=6.5, metavar="R", help="mean requests/s (6.5)")
+    demo_parser.add_argument(
+        "--runs-dir", type=Path, default=Path("runs"), help="folder for run folders (runs)"
+    )
+    arguments = parser.parse_args()
+    try:
+        return demo(arguments.runs_dir, arguments.run_time, arguments.rate)
+    except LaunchError as error:
+        print(error, file=sys.stderr)
+        return ExitCode.NOT_VALID
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""`make demo`: the same mean load against the simulated server, once spread evenly and once in pulses.
+
+Scenario A is a uniform Poisson stream; scenario B has a pulse every 20 s whose peak is five times the mean.
+Their mean rate is the same, so what differs between them is burstiness. They stand side by side and are not
+paired: their schedules differ.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from analysis.load import load_run
+from analysis.summary import summarize
+from analysis.table import side_by_side
+from experiments.launch import LoadRun, run_load, simulated_server
+from runlog.exit_codes import ExitCode
+from runlog.folder import REPORT_HTML, read_run_info
+
+WORKERS = 2
+MODEL = "sim-llm"
+SERVER_OPTIONS = ("--preset", "a100-8b", "--max-num-batched-tokens", "2048", "--model", MODEL)
+LOAD_OPTIONS = ("--model", MODEL, "--arrivals", "poisson", "--seed", "7")
+SCENARIOS: dict[str, tuple[str, ...]] = {
+    "A-uniform": ("--shape", "uniform"),
+    "B-pulse": ("--shape", "pulse", "--period", "20s", "--peak-ratio", "5", "--lead", "10s"),
+}
+INPUT_TOKENS = "150"
+OUTPUT_TOKENS = "60"
+
+_PROGRESS = re.compile(r"loadgen\.\w+: (.*)$")
+
+
+def demo(runs_dir: Path, run_time_s: float, rate_rps: float) -> ExitCode:
+    """Run both scenarios and print the table A beside B and the paths of both reports.
+
+    OK when both runs ended with every request accounted for, whatever their verdict or SLO.
+    """
+    logs = runs_dir / "demo-logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    for old in logs.rglob("*.log"):
+        old.unlink()
+    runs: dict[str, LoadRun] = {}
+    with simulated_server(logs / "simserver.log", *SERVER_OPTIONS) as url:
+        print(f"Simulated server ({' '.join(SERVER_OPTIONS)}) at {url}", flush=True)
+        for name, shape in SCENARIOS.items():
+            print(f"\nScenario {name}: {rate_rps:g} req/s on average for {run_time_s:.0f} s", flush=True)
+            arguments = [
+                *("--host", url, "--runs-dir", str(runs_dir), "--run-name", name),
+                *("--run-time", f"{run_time_s:.0f}s", "--rate", f"{rate_rps:g}"),
+                *("--input-tokens", INPUT_TOKENS, "--output-tokens", OUTPUT_TOKENS),
+                *LOAD_OPTIONS,
+                *shape,
+            ]
+            runs[name] = run_load(arguments, logs / name, workers=WORKERS, on_line=_show)
+    return _conclude(runs)
+
+
+def _show(line: str) -> None:
+    if found := _PROGRESS.search(line):
+        print(f"  {found[1]}", flush=True)
+
+
+def _conclude(runs: dict[str, LoadRun]) -> ExitCode:
+    folders = {name: run.folder for name, run in runs.items()}
+    for name, run in runs.items():
+        if run.folder is None:
+            print(f"\nScenario {name} did not run; see {run.log}")
+            return ExitCode.NOT_VALID
+    finished = {name: folder for name, folder in folders.items() if folder is not None}
+    summaries = [summarize(load_run(folder)) for folder in finished.values()]
+    print("\n" + side_by_side(summaries) + "\n")
+    for name, folder in finished.items():
+        print(f"Report {name}: {folder / REPORT_HTML}")
+    unaccounted = [name for name, folder in finished.items() if not _all_accounted_for(folder)]
+    if unaccounted:
+        print(
+            f"Not every request of {', '.join(unaccounted)} is accounted for; see the checks in the report."
+        )
+        return ExitCode.NOT_VALID
+    return ExitCode.OK
+
+
+def _all_accounted_for(folder: Path) -> bool:
+    info = read_run_info(folder)
+    return info.state == "finished" and info.counts["kept"] == info.counts["planned"]
