@@ -1,0 +1,168 @@
+"""Fires one worker's arrivals at their moments; every arrival given to it ends in exactly one record.
+
+Two greenlets share the work. One arms: it builds requests and opens connections a little ahead of time,
+within bounds of count and memory. The other fires: it waits for each moment and lets the request go. What is
+sent late is sent all the same, and its lag is in the record.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import gevent
+from gevent.event import Event
+from gevent.pool import Group
+
+from client import clock
+from loadgen.drain import drain
+from loadgen.plan import Arrival
+
+ARM_AHEAD_S = 2.0
+ARM_AT_MOST = 2_000
+ARM_BYTES_AT_MOST = 64_000_000
+CONNECT_AHEAD_S = 1.0
+_ARM_EVERY_S = 0.02
+_WAKE_EARLY_S = 0.02
+
+
+class Armed(Protocol):
+    """A request that is built and waits for its moment."""
+
+    @property
+    def size_bytes(self) -> int: ...
+
+
+class Sender(Protocol):
+    """What the dispatcher needs of the client: build, open, send at once, wait for the end, cancel."""
+
+    def arm(self, arrival: Arrival) -> Armed: ...
+    def open_ahead(self, connections: int) -> None: ...
+    def fire(self, armed: Any) -> None: ...
+    def finish(self, armed: Any) -> None: ...
+    def not_sent(self, arrival: Arrival, failure_class: str) -> None: ...
+    def cancel_all(self) -> None: ...
+
+
+@dataclass
+class _Due:
+    arrival: Arrival
+    armed: Armed | None = None
+
+
+class Dispatcher:
+    """One run's dispatcher on one worker.
+
+    `duration_s` is the load window and `drain_s` the longest wait after it. Arrivals come by `add`; `start`
+    gives the start moment on this machine's monotonic clock; `run` returns when every arrival is accounted
+    for.
+    """
+
+    def __init__(self, sender: Sender, duration_s: float, drain_s: float) -> None:
+        self._sender = sender
+        self._duration_s = duration_s
+        self._drain_s = drain_s
+        self._due: deque[_Due] = deque()
+        self._armed_bytes = 0
+        self._complete = False
+        self._news = Event()
+        self._started = Event()
+        self._stopping = Event()
+        self._stop_reason = "run_stopped"
+        self._in_flight: Group = Group()
+        self._start_ns = 0
+        self.fired = 0
+
+    @property
+    def in_flight(self) -> int:
+        """Requests sent whose answer has not ended."""
+        return len(self._in_flight)
+
+    def add(self, arrivals: Iterable[Arrival], *, last: bool) -> None:
+        """Hand over more arrivals, in order; `last` says that no more will come."""
+        self._due.extend(_Due(arrival) for arrival in arrivals)
+        self._complete = self._complete or last
+        self._news.set()
+
+    def start(self, start_ns: int) -> None:
+        """Set the start moment (monotonic nanoseconds of this machine)."""
+        self._start_ns = start_ns
+        self._started.set()
+
+    def stop(self, reason: str) -> None:
+        """Send no more; what is in flight may still end within the drain limit."""
+        self._stop_reason = reason
+        self._stopping.set()
+        self._started.set()
+        self._news.set()
+
+    def run(self) -> None:
+        """Fire everything at its moment, drain, account for the rest. Returns with nothing in flight."""
+        self._started.wait()
+        arming = gevent.spawn(self._arm_ahead)
+        try:
+            self._fire_all()
+        finally:
+            arming.kill()
+        for due in self._due:
+            self._sender.not_sent(due.arrival, self._stop_reason)
+        self._due.clear()
+        drain(self._in_flight, self._drain_s, self._sender.cancel_all)
+
+    def _fire_all(self) -> None:
+        give_up_s = self._duration_s + self._drain_s
+        while not self._stopping.is_set():
+            due = self._next_due()
+            if due is None:
+                return
+            if self._elapsed_s() > give_up_s:
+                self._stop_reason = "sent_too_late"
+                return
+            if not self._wait_for(due.arrival.at_s):
+                return
+            self._due.popleft()
+            armed = due.armed or self._sender.arm(due.arrival)
+            self._armed_bytes -= due.armed.size_bytes if due.armed else 0
+            self.fired += 1
+            self._sender.fire(armed)
+            self._in_flight.spawn(self._sender.finish, armed)
+
+    def _next_due(self) -> _Due | None:
+        while not self._due:
+            if self._complete or self._stopping.is_set():
+                return None
+            self._news.clear()
+            self._news.wait()
+        return self._due[0]
+
+    def _wait_for(self, at_s: float) -> bool:
+        """Wait until `at_s` after the start; False when a stop came first."""
+        early_s = at_s - self._elapsed_s() - _WAKE_EARLY_S
+        if early_s > 0 and self._stopping.wait(early_s):
+            return False
+        clock.sleep_until_ns(self._start_ns + round(at_s * 1e9))
+        return not self._stopping.is_set()
+
+    def _elapsed_s(self) -> float:
+        return (clock.monotonic_ns() - self._start_ns) / 1e9
+
+    def _arm_ahead(self) -> None:
+        while True:
+            now_s = self._elapsed_s()
+            connections = 0
+            for number, due in enumerate(self._due):
+                if due.arrival.at_s > now_s + ARM_AHEAD_S or number >= ARM_AT_MOST:
+                    break
+                if due.arrival.at_s < now_s + CONNECT_AHEAD_S:
+                    connections += 1
+                if due.armed is None and self._armed_bytes < ARM_BYTES_AT_MOST:
+                    due.armed = self._sender.arm(due.arrival)
+                    self._armed_bytes += due.armed.size_bytes
+                    if number % 50 == 49:
+                        gevent.sleep(0)
+                        break
+            if connections:
+                self._sender.open_ahead(connections)
+            gevent.sleep(_ARM_EVERY_S)

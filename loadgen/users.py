@@ -1,0 +1,123 @@
+"""Locust users that send the plan's requests, and the wiring that a locustfile gets by importing this module.
+
+Importing it declares our options on Locust's parser and sets up master, worker or local process at Locust's
+init. A user class says what is sent; when, the plan says. TTFT and TPOT of every completed request are fired
+as the event `completed` and shown as rows of Locust's table without entering its Aggregated row.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from argparse import Namespace
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from locust import User, events, task
+from locust.env import Environment
+from locust.event import EventHook
+from locust.exception import StopUser
+from locust.runners import MasterRunner, WorkerRunner
+
+from client.completion import Finished
+from loadgen import locust_patches
+from loadgen.conductor import Conductor
+from loadgen.options import OptionError, add_to_parser
+from loadgen.plan import Arrival
+from loadgen.sender import Prompt, synthetic
+from loadgen.worker import LoadWorker
+from runlog.exit_codes import ExitCode
+from runlog.record import RequestRecord
+from shapes.errors import LoadRuleError
+
+logger = logging.getLogger(__name__)
+
+completed = EventHook()
+"""Fired in the process that sent it, for every request with a record: `completed.fire(record=RequestRecord)`.
+"""
+
+
+class CompletionError(Exception):
+    """How a request ended when not well; Locust's failure table groups by its text: class and status only."""
+
+
+class ChatUser(User):
+    """Sends this worker's part of the plan as streamed chat completions.
+
+    There is one per worker; the plan, not the number of users, decides the load.
+    """
+
+    abstract = True
+    extra_body: ClassVar[Mapping[str, object]] = {}
+    """Fields for every request's body beside model, messages and length, such as {"temperature": 0}."""
+
+    def prompt(self, arrival: Arrival, run_id: str) -> Prompt:
+        """What to say: a text or a list of messages. Override it to send prompts of your own."""
+        return synthetic(arrival, run_id)
+
+    @task
+    def send_plan(self) -> None:
+        """Send until the run is over."""
+        self.environment.load_worker.work(self.prompt, self.extra_body)
+        raise StopUser
+
+
+def _show_in_locust(environment: Environment, finished: Finished) -> None:
+    """Feed Locust's own event and table from one record."""
+    record = finished.record
+    completed.fire(record=record)
+    if record.sent_at_s is None or record.ended_at_s is None:
+        return
+    environment.events.request.fire(
+        request_type="POST",
+        name=record.name,
+        response_time=(record.ended_at_s - record.sent_at_s) * 1000,
+        response_length=record.output_tokens or 0,
+        exception=None if record.outcome == "succeeded" else CompletionError(_failure_text(record)),
+        context={"arrival": record.arrival, "outcome": record.outcome},
+    )
+    if record.outcome != "succeeded":
+        return
+    for row, value_s in (("TTFT", record.ttft_s), ("TPOT", record.tpot_s)):
+        if value_s is not None:
+            environment.stats.get(record.name, row).log(value_s * 1000, 0)  # type: ignore[arg-type]
+
+
+def _failure_text(record: RequestRecord) -> str:
+    status = f" (HTTP {record.status})" if record.status not in (None, 200) else ""
+    return f"{record.outcome}: {record.failure_class}{status}"
+
+
+@events.init_command_line_parser.add_listener
+def _declare_options(parser: Any) -> None:
+    locust_patches.exit_with_our_usage_code(parser)
+    add_to_parser(parser)
+
+
+@events.init.add_listener
+def _set_up(environment: Environment, **_: object) -> None:
+    locust_patches.apply()
+    if not isinstance(environment.runner, MasterRunner):
+        environment.load_worker = LoadWorker(  # type: ignore[attr-defined]
+            environment, lambda finished: _show_in_locust(environment, finished)
+        )
+    if not isinstance(environment.runner, WorkerRunner):
+        _set_up_conductor(environment)
+    else:
+        environment.process_exit_code = int(ExitCode.OK)  # failed requests are the master's to judge
+
+
+def _set_up_conductor(environment: Environment) -> None:
+    conductor = Conductor(environment)
+    environment.load_run = conductor  # type: ignore[attr-defined]
+    environment.events.test_start.add_listener(lambda **_: conductor.begin())
+    environment.events.test_stopping.add_listener(lambda **_: conductor.end("interrupted"))
+    environment.events.test_stop.add_listener(lambda **_: conductor.forget())
+    environment.events.quitting.add_listener(lambda **_: conductor.end("interrupted"))
+    options: Namespace | None = environment.parsed_options
+    if options is not None and (options.headless or options.autostart):
+        try:
+            conductor.settings()
+        except (OptionError, LoadRuleError) as error:
+            logger.error("%s", error)
+            sys.exit(int(ExitCode.USAGE))

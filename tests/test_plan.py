@@ -1,0 +1,115 @@
+"""The plan: one schedule from one seed, cut into slices whose union is the schedule whatever the workers."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loadgen.options import OPTIONS, OptionError, options_as_given, read_settings, seconds
+from loadgen.plan import Plan, SlicePart, make_plan, unpack
+
+HOST = "http://127.0.0.1:8000"
+
+
+def parsed(**given: object) -> Namespace:
+    return Namespace(**({option.name: option.default for option in OPTIONS} | {"model": "m"} | given))
+
+
+def plan(**given: object) -> Plan:
+    options = parsed(**given)
+    return make_plan(read_settings(options, HOST), "run", options_as_given(options), ["locust"])
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_the_union_of_all_slices_is_the_schedule(workers: int) -> None:
+    drawn = plan(shape="pulse", run_time=65)
+    sent = [
+        one
+        for worker in range(workers)
+        for number in range(drawn.slice_count)
+        for one in unpack(drawn.slice_part(number, worker, workers))
+    ]
+    schedule = drawn.schedule
+    assert sorted(one.index for one in sent) == list(range(len(schedule)))
+    for one in sent:
+        assert one.at_s == schedule.at_s[one.index]
+        assert one.prompt_seed == schedule.prompt_seed[one.index]
+        assert one.input_tokens == schedule.asked_input_tokens[one.index]
+
+
+def test_the_same_seed_draws_the_same_bytes_and_another_one_does_not() -> None:
+    first, again, other = plan(seed="7"), plan(seed="7"), plan(seed="8")
+    assert first.schedule.to_csv_bytes() == again.schedule.to_csv_bytes()
+    assert first.info.schedule_sha256 == again.info.schedule_sha256 != other.info.schedule_sha256
+
+
+def test_a_slice_whose_bytes_changed_is_refused() -> None:
+    part = plan().slice_part(0, 0, 1)
+    with pytest.raises(ValueError, match="slice 0 of the schedule does not match its digest"):
+        list(unpack(SlicePart(0, part.packed.replace(b"1", b"2", 1), part.sha256)))
+
+
+def test_uniform_and_pulse_of_one_seed_ask_for_the_same_number_of_requests() -> None:
+    assert len(plan(shape="uniform", run_time=80).schedule) == len(plan(shape="pulse", run_time=80).schedule)
+
+
+def test_a_salvo_keeps_its_counts_by_default() -> None:
+    drawn = plan(shape="salvo", salvo="3s,30,5s,60")
+    assert drawn.info.arrivals == "constant"
+    assert [(drawn.schedule.at_s == at).sum() for at in (3.0, 8.0)] == [30, 60]
+    assert drawn.info.bursts == [[3.0, 3.0], [8.0, 8.0]]
+    assert drawn.info.duration_s == 13.0
+
+
+def test_run_time_is_the_duration() -> None:
+    assert plan(run_time=33).info.duration_s == 33.0
+    assert plan().info.duration_s == 120.0
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"model": ""}, "--model is missing"),
+        ({"rate": "0"}, "--rate: '0' must be above 0"),
+        ({"rate": "nan"}, "--rate: 'nan' must be a finite number"),
+        ({"rate": "fast"}, "--rate: 'fast' is not a number"),
+        ({"shape": "square"}, "--shape 'square' is unknown; choose one of uniform, pulse"),
+        ({"drain": "soon"}, "--drain: 'soon' is not a time"),
+        ({"seed": "-1"}, "--seed: '-1' is not a whole number"),
+        ({"input_tokens": "many"}, "token length 'many' cannot be read"),
+    ],
+)
+def test_a_wrong_option_is_told_in_one_line(given: dict[str, str], message: str) -> None:
+    with pytest.raises(OptionError, match=message) as told:
+        read_settings(parsed(**given), HOST)
+    assert "\n" not in str(told.value)
+
+
+def test_without_a_host_nothing_is_planned() -> None:
+    with pytest.raises(OptionError, match="--host is missing"):
+        read_settings(parsed(), None)
+
+
+@given(st.text())
+def test_a_time_is_read_or_refused_but_never_crashes(text: str) -> None:
+    with suppress(ValueError):
+        assert seconds(text) >= 0
+
+
+def test_times_by_hand() -> None:
+    assert [seconds(text) for text in ("20", "20s", "500ms", "2m", "1 h")] == [20, 20, 0.5, 120, 3600]
+
+
+def test_every_option_is_declared_once_and_explains_itself() -> None:
+    flags = [option.flag for option in OPTIONS]
+    assert len(set(flags)) == len(flags)
+    assert all(len(option.help) > 15 for option in OPTIONS)
+    assert len({option.env_var for option in OPTIONS}) == len(flags)
+
+
+def test_slo_none_means_no_slo() -> None:
+    assert read_settings(parsed(slo="none"), HOST).slo == ""
