@@ -1,0 +1,16 @@
+"""An LLM server to test against without a GPU: `python -m simserver --port 8000`.
+
+It speaks the OpenAI chat completions API and queues, batches and slows down for the same reasons as a real
+engine: one token budget per step shared by prompts and answers, a limit on running sequences, KV-cache
+blocks with preemption, and a step time that grows with the tokens in the step. Text is made up,
+time is not.
+
+    cost.py       how long a step takes, by GPU and model    engine.py   continuous batching, pure
+    step_loop.py  the engine on the wall clock               chat.py     a request's body -> what is asked
+    answers.py    tokens -> bytes on the wire                metrics.py  /metrics in vLLM's names
+    truth.py      the server's own record of each request    app.py      HTTP: routes, keys, errors
+
+It imports none of the suite's other packages and never Locust.
+"""
+
+__version__ = "0.1.0"

@@ -1,0 +1,141 @@
+"""The engine on the wall clock: starts steps, waits until each is due, and hands out its tokens.
+
+Due times are absolute: a step begins at the moment the one before it was due, not when its tokens were
+sent, so that lateness does not add up. Where the process itself stood still for longer than
+`MAX_CATCH_UP_S` (stopped by a signal, no CPU), the schedule moves by that time instead of racing through
+the missed steps: a frozen server does not make up for lost tokens. Lateness and such slips are published in
+/metrics.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from dataclasses import dataclass
+
+from simserver.answers import TokenStream
+from simserver.chat import ApiError, ChatRequest
+from simserver.engine import Engine, Request, Step
+from simserver.metrics import Metrics
+
+MAX_CATCH_UP_S = 0.25
+WATCH_WINDOW_S = 5.0
+WATCH_SHARE = 0.1
+WATCH_FLOOR_S = 0.002
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """A request in the engine and where its tokens go; `done` tells its handler that it has ended."""
+
+    request: Request
+    chat: ChatRequest
+    done: asyncio.Future[ApiError | None]
+    """Result: None when the answer is whole, else why the server gave up on it."""
+    stream: TokenStream | None = None
+    previous_token_at_s: float = 0.0
+
+
+class StepLoop:
+    """Drives one engine in real time. `run` steps it; `submit` and `abort` come from request handlers."""
+
+    def __init__(self, engine: Engine, metrics: Metrics) -> None:
+        self._engine = engine
+        self._metrics = metrics
+        self._jobs: dict[Request, Job] = {}
+        self._submitted = asyncio.Event()
+        self._watch = LatenessWatch()
+
+    @property
+    def in_flight(self) -> int:
+        """Requests in the engine, waiting and running."""
+        return len(self._jobs)
+
+    def submit(self, job: Job) -> None:
+        self._engine.submit(job.request)
+        self._jobs[job.request] = job
+        self._submitted.set()
+
+    def abort(self, job: Job) -> None:
+        """Forget a request and free its KV cache at once. Harmless when it has ended or never was in."""
+        if self._jobs.pop(job.request, None) is not None:
+            self._engine.abort(job.request)
+
+    def give_up(self, error: ApiError) -> None:
+        """End all requests with an error, as a server does that goes down."""
+        for job in list(self._jobs.values()):
+            self.abort(job)
+            if job.stream is not None:
+                job.stream.write_error(error)
+            if not job.done.done():
+                job.done.set_result(error)
+
+    async def run(self) -> None:
+        """Step for ever; cancel the task to stop."""
+        due_s = time.monotonic()
+        while True:
+            if not self._engine.running:
+                if self._engine.next_arrival_s is None:
+                    self._submitted.clear()
+                    await self._submitted.wait()
+                    continue
+                due_s = max(due_s, self._engine.next_arrival_s)
+            step = self._engine.schedule(due_s)
+            assert step is not None
+            due_s = step.started_at_s + step.duration_s
+            await asyncio.sleep(due_s - time.monotonic())
+            now_s = time.monotonic()
+            late_s = max(0.0, now_s - due_s)
+            self._metrics.step_lateness.observe(late_s)
+            self._metrics.iteration_tokens.observe(step.tokens)
+            self._watch.observe(now_s, late_s, step.duration_s)
+            if late_s > MAX_CATCH_UP_S:
+                self._metrics.schedule_slip_s += late_s
+                due_s = now_s
+            self._hand_out(step, now_s)
+
+    def _hand_out(self, step: Step, now_s: float) -> None:
+        inter_token_latency = self._metrics.inter_token_latency
+        for request in self._engine.complete(step, now_s):
+            job = self._jobs[request]
+            if request.emitted_tokens == 1:
+                self._metrics.time_to_first_token.observe(now_s - request.arrived_at_s)
+            else:
+                inter_token_latency.observe(now_s - job.previous_token_at_s)
+            job.previous_token_at_s = now_s
+            if job.stream is not None:
+                job.stream.write_token(request.emitted_tokens)
+            if request.finished:
+                del self._jobs[request]
+                if not job.done.done():
+                    job.done.set_result(None)
+
+
+class LatenessWatch:
+    """Says on stderr when this process, not the simulated GPU, sets the pace: once per window in which the
+    steps were late by more than a tenth of their length on average (and by more than 2 ms).
+    """
+
+    def __init__(self) -> None:
+        self._since_s = time.monotonic()
+        self._steps = 0
+        self._late_s = 0.0
+        self._length_s = 0.0
+
+    def observe(self, now_s: float, late_s: float, length_s: float) -> None:
+        self._steps += 1
+        self._late_s += late_s
+        self._length_s += length_s
+        if now_s - self._since_s < WATCH_WINDOW_S:
+            return
+        late_s, length_s = self._late_s / self._steps, self._length_s / self._steps
+        if late_s > max(WATCH_FLOOR_S, WATCH_SHARE * length_s):
+            print(
+                f"simserver: warning: steps of {length_s * 1e3:.1f} ms were sent {late_s * 1e3:.1f} ms late "
+                "on average: this process is the bottleneck, not the simulated GPU; give it a free core or "
+                "less load",
+                file=sys.stderr,
+                flush=True,
+            )
+        self._since_s, self._steps, self._late_s, self._length_s = now_s, 0, 0.0, 0.0

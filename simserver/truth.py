@@ -1,0 +1,71 @@
+"""The server's own record of each chat completion request, for checking a client against it (`--log FILE`).
+
+One CSV row per request, written when it ends. A request is received at the moment its last byte reached
+this process (headers and body), taken before any parsing, so that the spread of a burst is the network's
+and the sender's, not the server's. All `*_monotonic_s` columns are this machine's monotonic clock, which
+other processes on the same machine share on Linux; `received_at_s` is the same moment as Unix time. An
+empty field is unknown or never happened.
+
+outcome: finished | cancelled (the client left) | stopped (the server went down) | rejected (queue full) |
+refused (a bad request: see status). Neither prompts nor answers are written.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import TracebackType
+from typing import Literal
+
+Outcome = Literal["finished", "cancelled", "stopped", "rejected", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class TruthRow:
+    """One request as the server saw it; the fields are the file's columns."""
+
+    request_id: str
+    received_at_s: float
+    received_monotonic_s: float
+    admitted_monotonic_s: float | None
+    first_token_monotonic_s: float | None
+    last_token_monotonic_s: float | None
+    ended_monotonic_s: float
+    prompt_tokens: int | None
+    asked_output_tokens: int | None
+    output_tokens: int
+    preemptions: int
+    status: int
+    outcome: Outcome
+
+
+class TruthLog:
+    """Writes rows as they come, one line each, so that a reader may follow.
+
+    Raises FileExistsError when the file is there already, and OSError when it cannot be made.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = open(path, "x", newline="", buffering=1, encoding="utf-8")  # noqa: SIM115
+        self._columns = [column.name for column in fields(TruthRow)]
+        self._rows = csv.writer(self._file)
+        self._rows.writerow(self._columns)
+
+    def write(self, row: TruthRow) -> None:
+        self._rows.writerow(_as_text(getattr(row, name)) for name in self._columns)
+
+    def __enter__(self) -> TruthLog:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+
+def _as_text(value: object) -> object:
+    """Seconds to the microsecond; unknown as an empty field; the rest as it is."""
+    if value is None:
+        return ""
+    return f"{value:.6f}" if isinstance(value, float) else value
