@@ -22,8 +22,9 @@ class RequestRecord:
     `arrival` is the index into schedule.csv and the key that pairs two runs of one schedule. `connection` is
     "new" or "reused"; `tokens_from` is "usage" (the server counted) or "events" (an estimate: output events
     counted); `stamp` says where receive times come from: "kernel" or "user". Chunk gaps are the times between
-    events with output; `gap_offset` and `gap_count` locate them in gaps.f32. `read_lag_s` is the longest time
-    between the kernel's stamp and our handling of it. `attempts` counts sends (2 after a stale connection).
+    events with output; `gap_offset` and `gap_count` locate them in gaps.f32. `read_lag_s` is how long after
+    its stamp the first or the last token was handled, whichever is longer. `attempts` counts sends (2 after a
+    stale connection).
     """
 
     arrival: int | None
@@ -70,8 +71,10 @@ class RequestRecord:
 
     @property
     def send_lag_s(self) -> float | None:
-        """Sent minus scheduled: the load generator's own fault."""
-        return _difference(self.sent_at_s, self.scheduled_at_s)
+        """Sent minus scheduled, less the time that opening a connection took: our own fault."""
+        lag_s = _difference(self.sent_at_s, self.scheduled_at_s)
+        connect_s = self.connect_s if self.attempts <= 1 else None  # a resend's connection came after sending
+        return lag_s if lag_s is None or connect_s is None else lag_s - connect_s
 
     @property
     def ttft_s(self) -> float | None:

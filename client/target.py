@@ -1,0 +1,145 @@
+"""What is sent where, and how long each part of the answer may take."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import SplitResult, urlsplit
+
+_VERSION = re.compile(r"v\d+\w*")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+_ENDPOINT = "/chat/completions"
+_OURS = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding"})
+
+
+@dataclass(frozen=True)
+class Target:
+    """A server's chat completions endpoint and what every request to it carries.
+
+    `base_url` may come with or without `/v1`, trailing slashes, a path of its own, or the whole endpoint;
+    without a scheme it is http. `url` is what is really called. The key and the headers stay out of `repr`.
+    Raises ValueError, with what to change, for a URL or a header that cannot be used.
+    """
+
+    base_url: str
+    model: str
+    api_key: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        try:
+            parts = self._parts()
+            usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:
+            usable = False
+        if not usable or not self.base_url.isascii() or re.search(r"\s", self.base_url):
+            raise ValueError(
+                f"{_without_password(self.base_url)!r} is not a server's address: give one such as"
+                f" http://127.0.0.1:8000 or https://host/v1"
+            )
+        if parts.username is not None:
+            raise ValueError("the address holds a user name: give the key as api_key or in a header instead")
+        for name, value in self.all_headers().items():
+            if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
+                raise ValueError(f"header {name!r} or its value holds characters that HTTP does not allow")
+            if name.lower() in _OURS:
+                raise ValueError(f"header {name!r} is set by the client itself: leave it out")
+
+    def _parts(self) -> SplitResult:
+        text = self.base_url.strip()
+        return urlsplit(text if "://" in text else f"http://{text}")
+
+    @property
+    def tls(self) -> bool:
+        return self._parts().scheme == "https"
+
+    @property
+    def host(self) -> str:
+        return self._parts().hostname or ""
+
+    @property
+    def port(self) -> int:
+        return self._parts().port or (443 if self.tls else 80)
+
+    @property
+    def path(self) -> str:
+        """The endpoint's path with the query, if the address has one."""
+        parts = self._parts()
+        path = re.sub(r"/{2,}", "/", parts.path).rstrip("/")
+        path = path.removesuffix(_ENDPOINT)
+        if not _VERSION.fullmatch(path.rpartition("/")[2]):
+            path += "/v1"
+        return f"{path}{_ENDPOINT}" + (f"?{parts.query}" if parts.query else "")
+
+    @property
+    def authority(self) -> str:
+        """The Host header: name or address, and the port where it is not the scheme's own."""
+        name = f"[{self.host}]" if ":" in self.host else self.host
+        return name if self.port == (443 if self.tls else 80) else f"{name}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        return f"{'https' if self.tls else 'http'}://{self.authority}{self.path}"
+
+    def all_headers(self) -> dict[str, str]:
+        """The caller's headers and the key as a bearer token, unless the caller sets Authorization."""
+        named = {name.lower() for name in self.headers}
+        key = (
+            {"Authorization": f"Bearer {self.api_key}"}
+            if self.api_key and "authorization" not in named
+            else {}
+        )
+        return {**key, **self.headers}
+
+    def head(self) -> bytes:
+        """The start of every request's head; the request adds its id, its length and the blank line."""
+        lines = [
+            f"POST {self.path} HTTP/1.1",
+            f"Host: {self.authority}",
+            "Accept-Encoding: identity",
+            *(f"{name}: {value}" for name, value in self.all_headers().items()),
+        ]
+        named = {name.lower() for name in self.headers}
+        defaults = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
+        lines += [f"{name}: {value}" for name, value in defaults.items() if name.lower() not in named]
+        return "\r\n".join([*lines, ""]).encode("latin-1")
+
+
+def _without_password(url: str) -> str:
+    return re.sub(r"//[^/@]*@", "//…@", url)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Time limits of meaning, in seconds: no output yet, a pause between outputs, the whole answer.
+    Comments and empty events do not count as a sign of life. `connect_s` covers the TCP connection and
+    the TLS handshake."""
+
+    connect_s: float = 5.0
+    first_token_s: float = 60.0
+    stall_s: float = 30.0
+    total_s: float = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One request, ready to send: the JSON body (see dialects.chat_body) and what its record repeats.
+
+    `scheduled_at_s` counts from the run's start moment; `stream` is what the body asks for.
+    """
+
+    body: bytes
+    request_id: str
+    arrival: int | None = None
+    segment: int = 0
+    scheduled_at_s: float | None = None
+    name: str = "chat"
+    tenant: str | None = None
+    session: str | None = None
+    turn: int | None = None
+    asked_input_tokens: int | None = None
+    asked_output_tokens: int | None = None
+    worker: int | None = None
+    stream: bool = True
