@@ -20,12 +20,12 @@ from runlog.folder import REPORT_HTML, read_run_info
 WORKERS = 2
 MODEL = "sim-llm"
 SERVER_OPTIONS = ("--preset", "a100-8b", "--max-num-batched-tokens", "2048", "--model", MODEL)
-LOAD_OPTIONS = ("--model", MODEL, "--arrivals", "poisson", "--seed", "7")
+LOAD_OPTIONS = ("--model", MODEL, "--arrivals", "poisson", "--seed", "1")
 SCENARIOS: dict[str, tuple[str, ...]] = {
     "A-uniform": ("--shape", "uniform"),
     "B-pulse": ("--shape", "pulse", "--period", "20s", "--peak-ratio", "5", "--lead", "10s"),
 }
-INPUT_TOKENS = "150"
+INPUT_TOKENS = "lognormal:700,0.5"
 OUTPUT_TOKENS = "60"
 
 _PROGRESS = re.compile(r"loadgen\.\w+: (.*)$")

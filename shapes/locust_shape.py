@@ -35,7 +35,7 @@ class PlannedShape(LoadTestShape):
             wanted: _Tick = run.tick()
             return wanted
         shape = self.shape()
-        elapsed_s = self.get_run_time()
+        elapsed_s = float(LoadTestShape.get_run_time(self))
         if elapsed_s >= shape.duration_s:
             return None
         users = round(float(shape.rate_at(elapsed_s)))

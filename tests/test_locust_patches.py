@@ -27,7 +27,8 @@ locust_patches.apply()
 locust_patches.apply()
 after = [argument_parser.default_args_dict() for _ in range(5)]
 print(json.dumps({
-    "found": found, "expected": locust_patches.EXPECTED_DIGESTS, "stock": stock, "patched": len(built) - stock,
+    "found": found, "expected": locust_patches.EXPECTED_DIGESTS,
+    "stock": stock, "patched": len(built) - stock,
     "same": all(answer == before for answer in after),
 }))
 """
@@ -37,7 +38,7 @@ def test_the_patched_lines_are_the_ones_the_patch_was_written_for_and_it_works()
     run = subprocess.run([sys.executable, "-c", LOOK], cwd=REPOSITORY, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     seen = json.loads(run.stdout)
-    assert seen["found"] == seen["expected"], "Locust changed code under a patch: see loadgen/locust_patches.py"
+    assert seen["found"] == seen["expected"], "Locust changed under a patch: loadgen/locust_patches.py"
     assert seen["stock"] == 1  # one parser for one question
     assert seen["patched"] == 1  # one parser for five questions
     assert seen["same"]

@@ -61,6 +61,12 @@ def test_derived_times_by_hand() -> None:
     assert FULL.tpot_s == pytest.approx(0.1)
 
 
+def test_opening_a_connection_is_no_send_lag_of_ours() -> None:
+    connected = dataclasses.replace(FULL, connection="new", connect_s=0.0015)
+    assert connected.send_lag_s == pytest.approx(0.0005)
+    assert dataclasses.replace(connected, attempts=2).send_lag_s == pytest.approx(0.002)
+
+
 def test_no_tpot_below_two_tokens_and_none_where_a_time_is_unknown() -> None:
     assert dataclasses.replace(FULL, output_tokens=1).tpot_s is None
     assert dataclasses.replace(FULL, output_tokens=None).tpot_s is None
