@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from experiments.demo import demo
+from experiments.demo import RUN_TIME_S, demo
 from experiments.launch import LaunchError
 from runlog.exit_codes import ExitCode
 
@@ -25,7 +25,7 @@ def main() -> ExitCode:
         "Prints A beside B and the paths of both reports. Needs no GPU; takes about four minutes.",
     )
     demo_parser.add_argument(
-        "--run-time", type=float, default=80.0, metavar="S", help="seconds a scenario (80)"
+        "--run-time", type=float, default=RUN_TIME_S, metavar="S", help=f"seconds a scenario ({RUN_TIME_S:g})"
     )
     demo_parser.add_argument("--rate", type=float, default=6.5, metavar="R", help="mean requests/s (6.5)")
     demo_parser.add_argument(

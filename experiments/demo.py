@@ -18,6 +18,11 @@ from runlog.exit_codes import ExitCode
 from runlog.folder import REPORT_HTML, read_run_info
 
 WORKERS = 2
+RUN_TIME_S = 88.0
+"""The fourth pulse ends at 72 s; a recovery shows in 10 s of calm after it, so some time must be left for
+that.
+"""
+
 MODEL = "sim-llm"
 SERVER_OPTIONS = ("--preset", "a100-8b", "--max-num-batched-tokens", "2048", "--model", MODEL)
 LOAD_OPTIONS = ("--model", MODEL, "--arrivals", "poisson", "--seed", "1")

@@ -1,0 +1,141 @@
+"""Where every request went: counts, throughput, failures, tokens, and the load generator's own error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from analysis.load import Run
+from analysis.metrics import distribution
+from analysis.validity import CheckResult
+from runlog.failures import failure_class
+from runlog.record import OUTCOMES
+
+LONGEST_EXAMPLE = 200
+
+
+def counts(run: Run) -> dict[str, int]:
+    """scheduled = sent + not_sent + missing - twice; sent = succeeded + failed + rejected + cancelled."""
+    load = run.load
+    outcomes: dict[str, int] = {name: int((load["outcome"] == name).sum()) for name in OUTCOMES}
+    arrivals = run.requests["arrival"].dropna()
+    in_window = (load["outcome"] == "succeeded") & (load["ended_at_s"] <= run.window_s)
+    return {
+        "scheduled": len(run.schedule),
+        "sent": len(load) - outcomes["not_sent"],
+        **outcomes,
+        "missing": int((~run.schedule["arrival"].dropna().isin(arrivals)).sum()),
+        "twice": int(arrivals.duplicated().sum()),
+        "outside_load": len(run.requests) - len(load),
+        "finished_in_window": int(in_window.sum()),
+        "finished_in_drain": outcomes["succeeded"] - int(in_window.sum()),
+    }
+
+
+def throughput(run: Run) -> dict[str, float | None]:
+    """Rates over the measured window; finished requests are those that ended in it, without the drain."""
+    load, window_s = run.load, run.window_s
+    finished = load[(load["outcome"] == "succeeded") & (load["ended_at_s"] <= window_s)]
+    amounts = {
+        "scheduled_per_s": float((run.schedule["at_s"] < window_s).sum()) if len(run.schedule) else None,
+        "sent_per_s": float((load["sent_at_s"] < window_s).sum()),
+        "requests_per_s": float(len(finished)),
+        "output_tokens_per_s": _total(finished["output_tokens"]),
+        "input_tokens_per_s": _total(finished["input_tokens"]),
+    }
+    return {
+        key: None if amount is None or window_s <= 0 else amount / window_s for key, amount in amounts.items()
+    }
+
+
+def _total(column: pd.Series[Any]) -> float | None:
+    """The sum of what is known; None when there are values and none is known."""
+    return float(column.sum()) if column.notna().any() or not len(column) else None
+
+
+def error_ratio(load: pd.DataFrame) -> float | None:
+    """(failed + rejected) / all that were sent and had an end of their own."""
+    errors = int(load["outcome"].isin(("failed", "rejected")).sum())
+    ended = errors + int((load["outcome"] == "succeeded").sum())
+    return errors / ended if ended else None
+
+
+def failures(load: pd.DataFrame) -> list[dict[str, Any]]:
+    """Failure classes, the commonest first, with one shortened error text each."""
+    rows = []
+    for name, group in load[load["failure_class"].notna()].groupby("failure_class", sort=True):
+        errors = group["error"].dropna()
+        try:
+            known = failure_class(str(name))
+            whose, meaning = known.whose, known.meaning
+        except KeyError:
+            whose, meaning = None, None
+        rows.append(
+            {
+                "class": str(name),
+                "whose": whose,
+                "meaning": meaning,
+                "count": len(group),
+                "share": len(group) / len(load),
+                "example": str(errors.iloc[0])[:LONGEST_EXAMPLE] if len(errors) else None,
+            }
+        )
+    return sorted(rows, key=lambda row: -row["count"])
+
+
+def value_counts(column: pd.Series[Any]) -> dict[str, int]:
+    return {str(value): int(count) for value, count in column.dropna().value_counts().items()}
+
+
+def tokens(load: pd.DataFrame) -> dict[str, Any]:
+    """Over successes: what was asked for beside what came, who counted, tokens per event and cached input."""
+    done = load[load["outcome"] == "succeeded"]
+    asked, got = done["asked_output_tokens"].astype("float64"), done["output_tokens"].astype("float64")
+    ratio = (got / asked.where(asked > 0)).dropna()
+    events = done["output_events"].astype("float64")
+    by_usage = done["tokens_from"] == "usage"
+    cached = done["cached_tokens"].notna()
+    inputs = float(done.loc[cached, "input_tokens"].sum())
+    return {
+        "asked_input_mean": done["asked_input_tokens"].astype("float64").mean(),
+        "input_mean": done["input_tokens"].astype("float64").mean(),
+        "asked_output_mean": asked.mean(),
+        "output_mean": got.mean(),
+        "got_over_asked_median": ratio.median(),
+        "off_by_more_than_5_percent_ratio": (abs(ratio - 1) > 0.05).mean() if len(ratio) else None,
+        "tokens_from": value_counts(done["tokens_from"]),
+        "tokens_per_event": got[by_usage].sum() / events[by_usage].sum()
+        if events[by_usage].sum() > 0
+        else None,
+        "without_tpot": int(done["tpot_s"].isna().sum()),
+        "without_ttft": int(done["ttft_s"].isna().sum()),
+        "cached_input_ratio": float(done.loc[cached, "cached_tokens"].sum()) / inputs if inputs else None,
+        "delivered_by_unsuccessful": int(load.loc[load["outcome"] != "succeeded", "output_tokens"].sum()),
+    }
+
+
+def own_error(run: Run, checks: list[CheckResult]) -> dict[str, Any]:
+    """How wrong the load generator itself was."""
+    load, workers = run.load, run.info.workers
+    lag_limit_s = next(row.limit for row in checks if row.name == "send lag, gross")
+    return {
+        "send_lag_s": _lags(load["send_lag_s"]),
+        "sent_in_time_limit_s": lag_limit_s,
+        "read_lag_s": _lags(load["read_lag_s"]),
+        "stamps": value_counts(load["stamp"]),
+        "connections": value_counts(load["connection"]),
+        "workers": len(workers),
+        "cpu_peak_ratio": _most([row.cpu_peak_ratio for row in workers]),
+        "loop_lag_p99_s": _most([row.loop_lag_p99_s for row in workers]),
+        "clock_uncertainty_s": _most([row.clock_uncertainty_s for row in workers]),
+    }
+
+
+def _lags(column: pd.Series[Any]) -> dict[str, float | None]:
+    row = distribution(column.to_numpy(dtype=float))
+    return {"p50": row.quantiles["p50"].value, "p99": row.quantiles["p99"].value, "max": row.max}
+
+
+def _most(values: list[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)

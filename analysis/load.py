@@ -1,0 +1,249 @@
+"""A run folder -> Run: the tables as DataFrames, with every request's derived times.
+
+Tolerant where a run can end badly (a cut last line, no gaps, no events: each is a notice), strict where a
+figure could be wrong (unknown versions, cells of the wrong kind, unknown outcomes: RunFolderError).
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from runlog.failures import failure_class
+from runlog.folder import (
+    EVENT_COLUMNS,
+    EVENTS_CSV,
+    GAPS_F32,
+    REQUESTS_CSV,
+    RUN_JSON,
+    SCHEDULE_CSV,
+    RunFolderError,
+    RunInfo,
+    read_run_info,
+)
+from runlog.record import COLUMN_KINDS, OUTCOMES
+
+SCHEDULE_KINDS: dict[str, type] = {
+    "arrival": int,
+    "segment": int,
+    "at_s": float,
+    "name": str,
+    "tenant": str,
+    "session": str,
+    "asked_input_tokens": int,
+    "asked_output_tokens": int,
+    "prompt_seed": str,
+}
+EVENT_KINDS: dict[str, type] = {
+    **dict.fromkeys(EVENT_COLUMNS, str),
+    "at_s": float,
+    "worker": int,
+}
+OUTSIDE_LOAD = ("probe", "warmup")
+"""Names of requests that are not part of the load and enter no load figure."""
+
+_RESOLUTION_DIGITS = 9
+"""Derived times are rounded to a nanosecond: the stamps have microseconds, what is beyond is float noise, and
+a value that lies on a limit must compare as equal to it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One run as it was recorded.
+
+    `requests` has the columns of runlog.record plus those of `derive`; floats are seconds (NaN = unknown),
+    whole numbers are nullable Int64, texts are str. `schedule` has SCHEDULE_KINDS' columns, `events`
+    EVENT_KINDS'.
+    """
+
+    folder: Path
+    info: RunInfo
+    requests: pd.DataFrame
+    schedule: pd.DataFrame
+    events: pd.DataFrame
+    notices: list[str] = field(default_factory=list)
+
+    @cached_property
+    def load(self) -> pd.DataFrame:
+        """The requests that make up the load, in order of arrival: no probes, no warm-up.
+
+        With a schedule these are the rows with an arrival; in a closed loop all but those named in
+        OUTSIDE_LOAD.
+        """
+        has_arrival = self.requests["arrival"].notna()
+        if len(self.schedule) == 0:
+            has_arrival |= ~self.requests["name"].isin(OUTSIDE_LOAD)
+        return self.requests[has_arrival].sort_values("arrived_at_s", kind="stable", ignore_index=True)
+
+    @cached_property
+    def window_s(self) -> float:
+        """The length of the measured window: the planned load window, without the drain.
+
+        It ends sooner when the run was stopped (at the first arrival that the stop left unsent), or when it
+        is still going on or broke off (at the last moment recorded).
+        """
+        planned = self.info.duration_s
+        unsent = self.load.loc[
+            (self.load["outcome"] == "not_sent") & (self.load["whose"] == "run"), "arrived_at_s"
+        ]
+        if len(unsent):
+            return min(planned, float(unsent.min()))
+        if self.info.state == "running":
+            last = float(self.load[["sent_at_s", "ended_at_s"]].max().max()) if len(self.load) else np.nan
+            return min(planned, last) if np.isfinite(last) else planned
+        return planned
+
+
+def load_run(folder: Path | str) -> Run:
+    """Read a run folder. Raises RunFolderError, one line, when it is none, is broken or of an unknown
+    version."""
+    folder = Path(folder)
+    info = read_run_info(folder)
+    if not (isinstance(info.duration_s, (int, float)) and info.duration_s > 0):
+        raise RunFolderError(f"{folder / RUN_JSON}: duration_s is {info.duration_s!r}; it must be above 0")
+    notices: list[str] = []
+    if info.state == "running":
+        notices.append("the run had not ended when it was read, or it broke off: all figures are partial")
+    requests, cut = _read_table(folder / REQUESTS_CSV, COLUMN_KINDS, required=("request_id", "outcome"))
+    if cut:
+        notices.append(f"the last line of {REQUESTS_CSV} was cut short and left out")
+    unknown = ~requests["outcome"].isin(OUTCOMES)
+    if unknown.any():
+        row = int(np.flatnonzero(unknown.to_numpy())[0])
+        raise RunFolderError(
+            f"{folder / REQUESTS_CSV}, record {row + 1}: outcome {requests['outcome'].iloc[row]!r} "
+            f"is not one of {', '.join(OUTCOMES)}"
+        )
+    schedule = _read_optional(
+        folder / SCHEDULE_CSV, SCHEDULE_KINDS, notices, missing="the load cannot be checked"
+    )
+    events = _read_optional(folder / EVENTS_CSV, EVENT_KINDS, notices)
+    _notice_gaps(folder, requests, notices)
+    return Run(folder, info, derive(requests), schedule, events, notices)
+
+
+def derive(requests: pd.DataFrame) -> pd.DataFrame:
+    """The requests with their derived columns, NaN where a part is unknown.
+
+    arrived_at_s (scheduled, else sent), send_lag_s, ttft_s, answer_ttft_s, e2e_s, ttft_from_schedule_s,
+    e2e_from_schedule_s, tpot_s, normalized_latency_s (E2E per output token), normalized_ttft_s (TTFT per
+    input token), whose (runlog.failures: whom the failure speaks about; missing for a success).
+    """
+
+    def times(name: str) -> np.ndarray:
+        return requests[name].to_numpy(dtype=float, na_value=np.nan)
+
+    scheduled, sent, first, last = (
+        times(name) for name in ("scheduled_at_s", "sent_at_s", "first_token_at_s", "last_token_at_s")
+    )
+    tokens_in, tokens_out = times("input_tokens"), times("output_tokens")
+    e2e_s, ttft_s = last - sent, first - sent
+    derived = {
+        "arrived_at_s": np.where(np.isnan(scheduled), sent, scheduled),
+        "send_lag_s": sent
+        - scheduled
+        - np.where(times("attempts") <= 1, np.nan_to_num(times("connect_s")), 0.0),
+        "ttft_s": ttft_s,
+        "answer_ttft_s": times("first_answer_at_s") - sent,
+        "e2e_s": e2e_s,
+        "ttft_from_schedule_s": first - scheduled,
+        "e2e_from_schedule_s": last - scheduled,
+        "tpot_s": (last - first) / np.where(tokens_out >= 2, tokens_out - 1, np.nan),
+        "normalized_latency_s": e2e_s / np.where(tokens_out >= 1, tokens_out, np.nan),
+        "normalized_ttft_s": ttft_s / np.where(tokens_in >= 1, tokens_in, np.nan),
+    }
+    columns = {name: np.round(values, _RESOLUTION_DIGITS) for name, values in derived.items()}
+    whose = requests["failure_class"].map(
+        {name: whose_fault(name) for name in requests["failure_class"].dropna().unique()}
+    )
+    return requests.assign(**columns, whose=whose.astype("str"))
+
+
+def whose_fault(name: str) -> str | None:
+    """Whom a failure class speaks about (server, network, client, run); None for a class that no table
+    knows."""
+    try:
+        return failure_class(name).whose
+    except KeyError:
+        return None
+
+
+def _read_optional(
+    path: Path, kinds: Mapping[str, type], notices: list[str], missing: str | None = None
+) -> pd.DataFrame:
+    if not path.exists():
+        if missing:
+            notices.append(f"there is no {path.name}: {missing}")
+        return _with_kinds(pd.DataFrame(columns=list(kinds), dtype="str"), kinds)
+    table, cut = _read_table(path, kinds, required=())
+    if cut:
+        notices.append(f"the last line of {path.name} was cut short and left out")
+    return table
+
+
+def _read_table(
+    path: Path, kinds: Mapping[str, type], required: tuple[str, ...]
+) -> tuple[pd.DataFrame, bool]:
+    """The table and whether its last line was cut. Absent columns are unknown; columns not in `kinds` are
+    left out."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise RunFolderError(f"{path.parent} has no {path.name}") from None
+    except OSError as error:
+        raise RunFolderError(f"{path} cannot be read: {error}") from error
+    whole = _whole_lines(data)
+    if not whole.strip():
+        return _with_kinds(pd.DataFrame(columns=list(kinds), dtype="str"), kinds), bool(data)
+    try:
+        table = pd.read_csv(
+            io.BytesIO(whole),
+            dtype={name: "str" if kind is str else "float64" for name, kind in kinds.items()},
+            keep_default_na=False,
+            na_values=[""],
+            encoding_errors="replace",
+        )
+        absent = [name for name in required if name not in table.columns]
+        if absent:
+            raise RunFolderError(
+                f"{path} has no column {absent[0]!r}; its columns are {', '.join(table.columns[:8])} ..."
+            )
+        if not isinstance(table.index, pd.RangeIndex):
+            raise RunFolderError(f"{path} has more cells in a line than columns in its header")
+        return _with_kinds(table, kinds), len(whole) < len(data)
+    except (ValueError, TypeError) as error:
+        raise RunFolderError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
+
+
+def _whole_lines(data: bytes) -> bytes:
+    """`data` up to its last whole record: a line feed counts as an end only outside quotes."""
+    end = data.rfind(b"\n")
+    while end >= 0 and data.count(b'"', 0, end) % 2:
+        end = data.rfind(b"\n", 0, end)
+    return data[: end + 1]
+
+
+def _with_kinds(table: pd.DataFrame, kinds: Mapping[str, type]) -> pd.DataFrame:
+    dtypes = {int: "Int64", float: "float64", str: "str"}
+    table = table.reindex(columns=list(kinds))
+    return table.astype({name: dtypes[kind] for name, kind in kinds.items()})
+
+
+def _notice_gaps(folder: Path, requests: pd.DataFrame, notices: list[str]) -> None:
+    kept = requests["gap_offset"].notna()
+    if not kept.any():
+        return
+    wanted = 4 * int((requests["gap_offset"] + requests["gap_count"])[kept].max())
+    path = folder / GAPS_F32
+    there = path.stat().st_size if path.exists() else 0
+    if there < wanted:
+        notices.append(
+            f"{GAPS_F32} is {'missing' if there == 0 else 'cut short'}: single chunk gaps cannot be shown, "
+            f"their p50, p99 and maximum per request can"
+        )

@@ -1,0 +1,270 @@
+"""How long a burst keeps hurting after it has ended.
+
+Recovery time: from a burst's planned end to the start of the first 2 s window, by arrival, from which on the
+median TTFT of every window with data stays within a threshold for 10 s. Failures count as infinitely slow,
+unfinished requests as at least their age; empty windows are neutral, but the first must hold data.
+
+    method     threshold                             used when
+    baseline   max(baseline + 0.2 s, 1.5 baseline)   there are quiet requests to take a baseline from
+    slo        the SLO's limit on TTFT               there are none
+    drain      (none)                                nothing arrives after the burst, or neither is known
+
+Drain time is from the burst's end to the last first token of its own requests.
+
+By arrival, because a burst's slow requests complete long after it: indexed by completion the same burst looks
+harmless at first and recovers tens of seconds late. Absolute, because 1.5 times a baseline of 20 ms is noise.
+
+Baseline: the median TTFT of quiet requests (outside bursts and recoveries), the run's first seconds dropped.
+That is circular, so it starts from the requests before the first burst (too few: from the lower quartile of
+the windows outside bursts) and is repeated with the recoveries found until it no longer changes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from analysis.phases import SAME_MOMENT_S, Window, inside, label_phases
+
+WINDOW_S = 2.0
+HOLD_S = 10.0
+DROP_FIRST_S = 5.0
+LEAST_QUIET = 5
+TOLERANCE_S = 0.2
+TOLERANCE_RATIO = 1.5
+_MOST_ROUNDS = 10
+
+Method = Literal["baseline", "slo", "drain"]
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What one burst did to TTFT. Times in seconds, None = unknown.
+
+    `requests` were due in the burst; `peak_ttft_s` is the largest 2 s median from its start until the next
+    burst (None with `peak_failed` when at least half of that window failed); `overshoot_s` = peak - baseline.
+    `recovery_s` is None when it was not seen: then `at_least_s` says how long it lasted at the least and
+    `observed_s` how long the burst's aftermath could be watched (until the next burst or the end of the
+    load).
+    """
+
+    index: int
+    start_s: float
+    end_s: float
+    requests: int
+    peak_ttft_s: float | None
+    peak_failed: bool
+    overshoot_s: float | None
+    method: Method
+    threshold_s: float | None
+    recovery_s: float | None
+    at_least_s: float | None
+    observed_s: float
+
+    @property
+    def censored(self) -> bool:
+        """True when the burst had not recovered for certain while it was watched."""
+        return self.recovery_s is None
+
+    @property
+    def affected_until_s(self) -> float:
+        """The moment until which requests count as recovering from this burst."""
+        return self.end_s + (self.observed_s if self.recovery_s is None else self.recovery_s)
+
+
+@dataclass(frozen=True)
+class Recoveries:
+    """All bursts of a run and the quiet baseline they were judged against (None when there was none)."""
+
+    bursts: tuple[Recovery, ...]
+    baseline_ttft_s: float | None
+
+
+def recoveries(
+    load: pd.DataFrame, bursts: Sequence[Window], window_s: float, slo_ttft_s: float | None = None
+) -> Recoveries:
+    """The recovery of each burst. `load` is Run.load, `window_s` the length of the load, `slo_ttft_s` the
+    SLO's limit."""
+    waits = waits_of(load)
+    base_s = _first_baseline(waits, bursts, window_s)
+    found = _judge(waits, bursts, window_s, base_s, slo_ttft_s)
+    for _ in range(_MOST_ROUNDS):
+        phase = label_phases(waits.at_s, bursts, [row.affected_until_s for row in found])
+        quiet = waits.ttft_s[(phase == "quiet") & (waits.at_s >= DROP_FIRST_S)]
+        before, base_s = base_s, _median(quiet) if len(quiet) >= LEAST_QUIET else None
+        found = _judge(waits, bursts, window_s, base_s, slo_ttft_s)
+        if base_s == before:
+            break
+    return Recoveries(tuple(found), base_s)
+
+
+@dataclass(frozen=True)
+class Waits:
+    """The sent requests as recovery sees them: when each arrived, its TTFT, and whether that is only its age
+    so far.
+
+    `ttft_s` is +inf for failures and rejections, the age for what was cancelled before any output, NaN for a
+    success whose first token was not seen.
+    """
+
+    at_s: np.ndarray
+    ttft_s: np.ndarray
+    unfinished: np.ndarray
+
+    def where(self, chosen: np.ndarray) -> Waits:
+        return Waits(self.at_s[chosen], self.ttft_s[chosen], self.unfinished[chosen])
+
+
+def waits_of(load: pd.DataFrame) -> Waits:
+    """The waits of Run.load; requests that were never sent say nothing about the server and are left out."""
+    load = load[load["outcome"] != "not_sent"]
+    ttft_s = load["ttft_s"].to_numpy(dtype=float)
+    began_at_s = load["sent_at_s"].fillna(load["arrived_at_s"])
+    age_s = (load["ended_at_s"] - began_at_s).to_numpy(dtype=float)
+    unfinished = ((load["outcome"] == "cancelled") & load["ttft_s"].isna()).to_numpy()
+    lost = load["outcome"].isin(("failed", "rejected")).to_numpy()
+    seen = np.where(lost, math.inf, np.where(unfinished, age_s, ttft_s))
+    return Waits(load["arrived_at_s"].to_numpy(dtype=float), seen, unfinished)
+
+
+def windowed_medians(waits: Waits, start_s: float, end_s: float) -> np.ndarray:
+    """Median TTFT of the arrivals in each 2 s window from `start_s` on, NaN for windows without data."""
+    count = max(0, math.ceil((end_s - start_s - SAME_MOMENT_S) / WINDOW_S))
+    at_s = waits.at_s
+    known = ~np.isnan(waits.ttft_s) & (at_s >= start_s - SAME_MOMENT_S / 2) & (at_s < end_s)
+    window = np.floor((at_s[known] - start_s + SAME_MOMENT_S / 2) / WINDOW_S).astype(int)
+    medians = np.full(count, math.nan)
+    values = waits.ttft_s[known]
+    for index in np.unique(window[window < count]):
+        medians[index] = np.median(values[window == index])
+    return medians
+
+
+def first_held_window(
+    medians: np.ndarray, threshold_s: float, observed_s: float
+) -> tuple[float | None, float]:
+    """(recovery_s, at_least_s) from the medians of the windows after a burst's end.
+
+    recovery_s is None when no window holds for 10 s within `observed_s`; at_least_s is then the earliest
+    window that the data do not rule out. A hold that the next burst cuts short proves nothing.
+    """
+    hold = round(HOLD_S / WINDOW_S)
+    has_data, above = ~np.isnan(medians), medians > threshold_s
+    last_above = np.flatnonzero(above)
+    for index in np.flatnonzero(has_data & ~above):
+        if index * WINDOW_S + HOLD_S > observed_s + SAME_MOMENT_S:
+            break
+        if not above[index : index + hold].any():
+            return float(index * WINDOW_S), float(index * WINDOW_S)
+    return None, min(observed_s, float((last_above[-1] + 1) * WINDOW_S)) if len(last_above) else 0.0
+
+
+def _judge(
+    waits: Waits, bursts: Sequence[Window], window_s: float, base_s: float | None, slo_ttft_s: float | None
+) -> list[Recovery]:
+    threshold_s = None if base_s is None else max(base_s + TOLERANCE_S, TOLERANCE_RATIO * base_s)
+    method: Method = "baseline"
+    if threshold_s is None:
+        method, threshold_s = ("drain", None) if slo_ttft_s is None else ("slo", slo_ttft_s)
+    ends = [*(start_s for start_s, _ in bursts), window_s][1:]
+    found = []
+    for index, (window, until_s) in enumerate(zip(bursts, ends, strict=True)):
+        in_burst = inside(waits.at_s, window)
+        later = ~in_burst & (waits.at_s >= window[1] - SAME_MOMENT_S / 2) & (waits.at_s < until_s)
+        during, after = waits.where(in_burst), waits.where(later)
+        burst = _described(index, window, max(until_s, window[1]), during, after, base_s)
+        if threshold_s is None or not later.any():
+            found.append(_drained(burst, during))
+        else:
+            medians = windowed_medians(after, burst.end_s, burst.end_s + burst.observed_s)
+            recovery_s, at_least_s = first_held_window(medians, threshold_s, burst.observed_s)
+            found.append(
+                replace(
+                    burst,
+                    method=method,
+                    threshold_s=threshold_s,
+                    recovery_s=recovery_s,
+                    at_least_s=at_least_s,
+                )
+            )
+    return found
+
+
+def _described(
+    index: int, window: Window, until_s: float, during: Waits, after: Waits, base_s: float | None
+) -> Recovery:
+    """The burst's size and peak, its recovery still unknown."""
+    start_s, end_s = window
+    medians = np.concatenate(
+        [windowed_medians(during, start_s, end_s + WINDOW_S), windowed_medians(after, end_s, until_s)]
+    )
+    known = medians[~np.isnan(medians)]
+    peak = float(known.max()) if len(known) else math.nan
+    return Recovery(
+        index=index,
+        start_s=start_s,
+        end_s=end_s,
+        requests=len(during.at_s),
+        peak_ttft_s=peak if math.isfinite(peak) else None,
+        peak_failed=math.isinf(peak),
+        overshoot_s=peak - base_s if math.isfinite(peak) and base_s is not None else None,
+        method="drain",
+        threshold_s=None,
+        recovery_s=None,
+        at_least_s=None,
+        observed_s=until_s - end_s,
+    )
+
+
+def _drained(burst: Recovery, during: Waits) -> Recovery:
+    """Drain time: from the burst's end until the last of its requests had its first token, failures left out.
+
+    Censored when the run cancelled one that was still waiting; unknown when none was answered.
+    """
+    answered = np.isfinite(during.ttft_s)
+    if not answered.any():
+        return burst
+    drain_s = max(0.0, float((during.at_s + during.ttft_s)[answered].max()) - burst.end_s)
+    return replace(burst, recovery_s=None if during.unfinished.any() else drain_s, at_least_s=drain_s)
+
+
+def _first_baseline(waits: Waits, bursts: Sequence[Window], window_s: float) -> float | None:
+    if not bursts:
+        return None
+    lead = (waits.at_s >= DROP_FIRST_S) & (waits.at_s < bursts[0][0] - SAME_MOMENT_S)
+    if int(lead.sum()) >= LEAST_QUIET:
+        return _median(waits.ttft_s[lead])
+    edges = [DROP_FIRST_S] + [edge for window in bursts for edge in window] + [window_s]
+    medians = np.concatenate(
+        [
+            windowed_medians(waits, max(start_s, DROP_FIRST_S), end_s)
+            for start_s, end_s in zip(edges[::2], edges[1::2], strict=True)
+        ]
+    )
+    medians = medians[np.isfinite(medians)]
+    return float(np.quantile(medians, 0.25)) if len(medians) else None
+
+
+def _median(ttft_s: np.ndarray) -> float | None:
+    """The median, or None when there is none or at least half are failures."""
+    known = ttft_s[~np.isnan(ttft_s)]
+    value = float(np.median(known)) if len(known) else math.nan
+    return value if math.isfinite(value) else None
+
+
+def median_recovery_s(rows: Sequence[Recovery]) -> float | None:
+    """The Kaplan-Meier median of recovery times, censored ones taken into account; None when it was not
+    reached."""
+    steps = sorted((row.at_least_s, row.censored) for row in rows if row.at_least_s is not None)
+    surviving = 1.0
+    for index, (time_s, censored) in enumerate(steps):
+        if not censored:
+            surviving *= 1 - 1 / (len(steps) - index)
+            if surviving <= 0.5 + 1e-12:
+                return time_s
+    return None

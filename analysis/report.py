@@ -1,0 +1,45 @@
+"""Run and summary -> one self-contained report.html in the run folder.
+
+SECTIONS is the page in order; a new part is a function (Run, summary) -> Section and a line here. Each
+renders on an empty, a tiny, a failed and a huge run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from analysis import sections_detail, sections_main
+from analysis.answer import header
+from analysis.load import Run
+from analysis.page import Section, page
+from runlog.folder import REPORT_HTML, write_text_atomically
+
+SECTIONS: tuple[Callable[[Run, Mapping[str, Any]], Section], ...] = (
+    sections_main.over_time,
+    sections_main.bursts,
+    sections_main.latency,
+    sections_main.slo,
+    sections_main.burstiness,
+    sections_detail.failures,
+    sections_detail.slowest,
+    sections_detail.checks,
+    sections_detail.settings,
+    sections_detail.terms,
+)
+
+
+def write_report(run: Run, summary: Mapping[str, Any]) -> Path:
+    """Write report.html of `run` into its folder and return its path; `summary` is
+    analysis.summary.summarize(run).
+    """
+    path = run.folder / REPORT_HTML
+    write_text_atomically(path, report_html(run, summary))
+    return path
+
+
+def report_html(run: Run, summary: Mapping[str, Any]) -> str:
+    """The report as the text of one HTML file that needs no network."""
+    sections = [make(run, summary) for make in SECTIONS]
+    return page(f"{summary['verdict']}: {run.info.name or run.info.run_id}", header(run, summary), sections)

@@ -1,0 +1,327 @@
+"""The report's upper sections: what the bursts did. Time line, bursts, latency, SLO, burstiness."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from analysis.answer import quantile_text, recovery_text
+from analysis.charts import MOST_ALIGNED, bursts_aligned, distribution
+from analysis.load import Run
+from analysis.metrics import BY_KEY
+from analysis.numbers import UNKNOWN, count, known, percent, plain, seconds
+from analysis.page import Html, Section, element, figure, join, noted, table
+from analysis.phased import burst_frame, by_phase, labelled, lead_metric
+from analysis.phases import PHASES
+from analysis.time_line import MOST_DOTS, time_line
+from analysis.wording import TEXT
+
+FIRST_BURST_ROWS = 12
+MOST_BURST_ROWS = 500
+SHOWN_QUANTILES = ("p50", "p90", "p95", "p99", "p99_9")
+
+
+def over_time(run: Run, summary: Mapping[str, Any]) -> Section:
+    """The main picture."""
+    load = labelled(run, summary)
+    answered = int(load["ttft_s"].notna().sum())
+    made = time_line(
+        load,
+        run.schedule["at_s"],
+        run.info.rate_curve,
+        burst_frame(summary),
+        float(run.info.duration_s),
+        limit_of(summary, "ttft_s"),
+    )
+    caption = TEXT["time_line_caption"]
+    if answered > MOST_DOTS:
+        caption += " " + TEXT["thinned"].format(shown=count(MOST_DOTS), all=count(answered))
+    height = int(made.layout.height)
+    return Section(
+        "time", TEXT["over_time"], figure("time_line", height, caption, axis="yaxis3"), {"time_line": made}
+    )
+
+
+def bursts(run: Run, summary: Mapping[str, Any]) -> Section:
+    """One row a burst, and all of them laid over each other."""
+    rows = summary["bursts"]
+    if not rows:
+        return Section("bursts", TEXT["bursts"], element("p", TEXT["no_bursts"]))
+    parts, figures = [_recovery_words(summary), _burst_table(summary)], {}
+    made = bursts_aligned(labelled(run, summary), burst_frame(summary), limit_of(summary, "ttft_s"))
+    if len(rows) > 1 and any(np.isfinite(line.y).sum() > 1 for line in made.data):
+        caption = TEXT["aligned_caption"]
+        if len(rows) > MOST_ALIGNED:
+            caption += " " + TEXT["first_only"].format(shown=MOST_ALIGNED, all=len(rows))
+        parts.append(figure("aligned", 380, caption, axis="yaxis"))
+        figures["aligned"] = made
+    return Section("bursts", TEXT["bursts"], join(parts), figures)
+
+
+def _recovery_words(summary: Mapping[str, Any]) -> Html:
+    recovery = summary["recovery"]
+    limits = sorted({burst["threshold_s"] for burst in summary["bursts"] if burst["threshold_s"] is not None})
+    words = [
+        TEXT[f"method_{method}"].format(
+            base=seconds(recovery["baseline_ttft_s"]), limit=seconds(limits[0]) if limits else UNKNOWN
+        )
+        for method in recovery["methods"]
+    ]
+    if recovery["censored"]:
+        words.append(TEXT["censored_words"].format(censored=recovery["censored"], all=recovery["n"]))
+    return element("p", " ".join(words), class_="reading")
+
+
+def _burst_table(summary: Mapping[str, Any]) -> Html:
+    """The first bursts at once, the others behind a click."""
+    rows = [_burst_row(burst) for burst in summary["bursts"]]
+    first, others = rows[:FIRST_BURST_ROWS], rows[FIRST_BURST_ROWS:MOST_BURST_ROWS]
+    head = TEXT["bursts_head"].split("|")
+    shown = table(head, first, numeric=range(2, 7), caption=TEXT["bursts_caption"])
+    if not others:
+        return shown
+    caption = TEXT["other_bursts"].format(first=len(first) + 1, last=len(first) + len(others), all=len(rows))
+    more = table(head, others, numeric=range(2, 7), caption=TEXT["bursts_caption"])
+    return join([shown, element("details", element("summary", caption), more)])
+
+
+def _burst_row(burst: Mapping[str, Any]) -> tuple[object, ...]:
+    when = TEXT["moment" if burst["start_s"] == burst["end_s"] else "span"]
+    return (
+        str(burst["index"] + 1),
+        when.format(start=plain(burst["start_s"]), end=plain(burst["end_s"])),
+        count(burst["requests"]),
+        TEXT["mostly_failed"] if burst["peak_failed"] else seconds(burst["peak_ttft_s"]),
+        seconds(burst["overshoot_s"]),
+        _recovery_cell(burst),
+        _met(burst["attainment"]),
+    )
+
+
+def _recovery_cell(burst: Mapping[str, Any]) -> Html:
+    if burst["recovery_s"] is None:
+        return noted(
+            recovery_text(burst), TEXT["censored_note"].format(observed=seconds(burst["observed_s"]))
+        )
+    return noted(recovery_text(burst), TEXT["drain_note"] if burst["method"] == "drain" else "")
+
+
+def latency(run: Run, summary: Mapping[str, Any]) -> Section:
+    """Distributions by phase, and the table of percentiles, successes only and failures as infinite."""
+    load = labelled(run, summary)
+    succeeded = load[load["outcome"] == "succeeded"]
+    lead = lead_metric(summary)
+    first = dict.fromkeys((lead, "ttft_s", "tpot_s", "e2e_s"))
+    others = [key for key in summary["metrics"] if key not in first]
+    more = _percentiles(summary, others, TEXT["more_metrics"])
+    parts: list[object] = [
+        _percentiles(summary, first, TEXT["percentiles_caption"]),
+        _phase_table(load, (lead, "tpot_s", "e2e_s")) if summary["bursts"] else "",
+        element("details", element("summary", TEXT["more_metrics"]), more),
+    ]
+    if succeeded.empty:
+        return Section("latency", TEXT["latency"], join([element("p", TEXT["no_success"]), *parts]))
+    figures = {
+        "ttft": distribution(succeeded, lead, limit_of(summary, "ttft_s")),
+        "tpot": distribution(succeeded, "tpot_s", limit_of(summary, "tpot_s")),
+    }
+    figures = {key: made for key, made in figures.items() if made.data}
+    slots = (figure(key, 380, TEXT[f"{key}_ecdf_caption"]) for key in figures)
+    words = element("p", TEXT["late_words"], class_="reading") if lead != "ttft_s" else ""
+    return Section(
+        "latency", TEXT["latency"], join([words, element("div", *slots, class_="pair"), *parts]), figures
+    )
+
+
+def _percentiles(summary: Mapping[str, Any], keys: Iterable[str], caption: str) -> Html:
+    rows = []
+    for key in keys:
+        row = summary["metrics"].get(key)
+        if row is None:
+            continue
+        write = _writer(row["unit"])
+        rows.append(
+            (
+                row["label"],
+                count(row["n"]),
+                write(row["mean"]),
+                *(_quantile_cell(row.get(name), write) for name in SHOWN_QUANTILES),
+                write(row["max"]),
+            )
+        )
+        adjusted = row.get("adjusted")
+        if adjusted and adjusted["n"] != row["n"]:
+            rows.append(
+                (
+                    noted("", TEXT["adjusted"].format(label=row["label"])),
+                    count(adjusted["n"]),
+                    UNKNOWN,
+                    *(_quantile_cell(adjusted.get(name), write) for name in SHOWN_QUANTILES),
+                    TEXT["not_met"],
+                )
+            )
+    return table(TEXT["percentiles_head"].split("|"), rows, numeric=range(1, 9), caption=caption)
+
+
+def _phase_table(load: Any, keys: tuple[str, ...]) -> Html:
+    rows = []
+    for key in keys:
+        phases = by_phase(load, key)
+        for phase in ("quiet", "burst", "recovery"):
+            row = phases[phase]
+            if row["n"]:
+                quantiles = (_quantile_cell(row[name], seconds) for name in SHOWN_QUANTILES)
+                label = TEXT["metric_in_phase"].format(label=BY_KEY[key].label, phase=TEXT[f"phase_{phase}"])
+                rows.append((label, count(row["n"]), seconds(row["mean"]), *quantiles, seconds(row["max"])))
+    return table(
+        TEXT["percentiles_head"].split("|"), rows, numeric=range(1, 9), caption=TEXT["phases_caption"]
+    )
+
+
+def _quantile_cell(quantile: Mapping[str, Any] | None, write: Any) -> Html:
+    if quantile is None or quantile["n_too_small"] or quantile.get("not_met"):
+        return element("span", quantile_text(quantile), class_="soft")
+    if quantile["low"] is None or quantile["high"] is None:
+        return noted(write(quantile["value"]), "")
+    interval = TEXT["range"].format(low=write(quantile["low"]), high=write(quantile["high"]))
+    return noted(write(quantile["value"]), interval)
+
+
+def slo(run: Run, summary: Mapping[str, Any]) -> Section:
+    """How much of the load met the SLO: whole, by phase, and each limit by itself."""
+    found = summary["slo"]
+    if found is None:
+        return Section("slo", TEXT["slo"], element("p", TEXT["no_slo"]))
+    attained = found["attainment"]
+    rows = [(TEXT[f"phase_{name}"], attained[name]) for name in ("whole", *_in_reading_order(PHASES))]
+    rows += [
+        (TEXT["limit_alone"].format(text=row["text"]), row)
+        for row in found["limits"]
+        if len(found["limits"]) > 1
+    ]
+    cells = [(name, *(_met_cells(row)), _interval(row), count(row["left_out"])) for name, row in rows]
+    parts: list[object] = [
+        element("p", TEXT["slo_words"].format(text=found["text"]), class_="reading"),
+        table(TEXT["slo_head"].split("|"), cells, numeric=range(1, 6), caption=TEXT["slo_caption"]),
+        element(
+            "p",
+            TEXT["goodput_words"].format(
+                goodput=plain(found["goodput_rps"]), bursts=plain(found.get("goodput_in_bursts_rps"))
+            ),
+            class_="reading",
+        ),
+    ]
+    if found["percentiles"]:
+        judged = [
+            (
+                row["text"],
+                seconds(row["value_s"]) if row["value_s"] is not None else TEXT["not_met"],
+                seconds(row["limit_s"]),
+                count(row["n"]),
+                UNKNOWN if row["met"] is None else TEXT["yes" if row["met"] else "no"],
+            )
+            for row in found["percentiles"]
+        ]
+        parts.append(
+            table(
+                TEXT["percentile_slo_head"].split("|"),
+                judged,
+                numeric=(1, 2, 3),
+                caption=TEXT["percentile_slo"],
+            )
+        )
+    return Section("slo", TEXT["slo"], join(parts))
+
+
+def limit_of(summary: Mapping[str, Any], metric: str) -> float | None:
+    """The tightest limit that the SLO puts on `metric`, in seconds."""
+    found = summary["slo"]
+    if found is None:
+        return None
+    limits = [row["limit_s"] for row in [*found["limits"], *found["percentiles"]] if row["metric"] == metric]
+    return min(limits, default=None)
+
+
+def _in_reading_order(phases: tuple[str, ...]) -> list[str]:
+    return sorted(phases, key=lambda name: name != "quiet")
+
+
+def _met(row: Mapping[str, Any] | None) -> str:
+    return UNKNOWN if row is None or known(row["ratio"]) is None else percent(row["ratio"])
+
+
+def _met_cells(row: Mapping[str, Any]) -> tuple[str, str, str]:
+    return count(row["met"]), count(row["decided"]), percent(row["ratio"])
+
+
+def _interval(row: Mapping[str, Any]) -> str:
+    if row["low"] is None:
+        return UNKNOWN
+    return TEXT["range"].format(low=percent(row["low"]), high=percent(row["high"]))
+
+
+def _writer(unit: str) -> Any:
+    if unit == "s":
+        return seconds
+    if unit.startswith("s/"):
+        return lambda value: UNKNOWN if known(value) is None else f"{seconds(value)}{unit[1:]}"
+    return plain
+
+
+def burstiness(run: Run, summary: Mapping[str, Any]) -> Section:
+    """How bursty the load was, asked beside sent, each measure with a reading in plain words."""
+    asked, sent = summary["burstiness"]["asked"], summary["burstiness"]["sent"]
+    if asked is None and sent is None:
+        return Section("burstiness", TEXT["burstiness"], element("p", TEXT["no_burstiness"]))
+    rows = [_measure_row(TEXT["measure_cv"], asked, sent, ("cv",), _read_cv)]
+    for name, reading in (
+        ("idc", "read_idc"),
+        ("allan_factor", "read_allan"),
+        ("peak_over_mean", "read_peak"),
+    ):
+        for window in (asked or sent)[name]:
+            label = TEXT[f"measure_{name}"].format(window=window)
+            row = _measure_row(label, asked, sent, (name, window), _reader(reading, window))
+            rows += [row] if row[1:3] != (UNKNOWN, UNKNOWN) else []
+    made = table(
+        TEXT["burstiness_head"].split("|"), rows, numeric=(1, 2, 3), caption=TEXT["burstiness_caption"]
+    )
+    return Section("burstiness", TEXT["burstiness"], made)
+
+
+def _measure_row(
+    label: str,
+    asked: Mapping[str, Any] | None,
+    sent: Mapping[str, Any] | None,
+    path: tuple[str, ...],
+    read: Callable[[float], str],
+) -> tuple[str, ...]:
+    first, second = _dig(asked, path), _dig(sent, path)
+    shown = first if second is None else second
+    ratio = second / first if first and second is not None else None
+    return label, plain(first), plain(second), percent(ratio), "" if shown is None else read(shown)
+
+
+def _dig(found: Mapping[str, Any] | None, path: tuple[str, ...]) -> float | None:
+    value: Any = found
+    for name in path:
+        value = None if value is None else value.get(name)
+    return known(value)
+
+
+def _read_cv(value: float) -> str:
+    named = next(
+        name
+        for bound, name in ((0.3, "even"), (0.85, "regular"), (1.15, "random"), (np.inf, "bursty"))
+        if value < bound
+    )
+    return TEXT[f"read_cv_{named}"]
+
+
+def _reader(key: str, window: str) -> Callable[[float], str]:
+    def read(value: float) -> str:
+        return TEXT[key].format(value=plain(value), window=window)
+
+    return read

@@ -1,0 +1,217 @@
+"""Service level objectives: the grammar, and how much of a run met them.
+
+    ttft<1s,tpot<50ms            per request, jointly: a request meets the SLO when it meets every limit
+    ttft<1s,tpot<50ms@99%        ... and at least 99 % of the decided requests must (this gates)
+    p95(ttft)<1s                 a percentile over the run, a failure counting as infinitely slow (this gates)
+
+Attainment = met / decided (metrics.decided). Requests that the run cut off are left out unless they had
+already missed a limit. On the limit is met. A request without a TPOT (one token) is judged on the other
+limits.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analysis.metrics import METRICS, Metric, adjusted_values_of, decided, exact_quantile
+
+SLO_METRICS: dict[str, Metric] = {
+    metric.key.removesuffix("_s"): metric
+    for metric in METRICS
+    if metric.over == "succeeded" and metric.unit == "s" and metric.better == "lower"
+}
+_UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
+_LIMIT = re.compile(
+    r"(?:p(?P<percentile>[\d.]+)\()?(?P<metric>[a-z0-9_]+)(?P<closing>\))?"
+    r"(?P<relation><=?)(?P<value>[\d.]+)(?P<unit>[a-z]*)(?:@(?P<share>[\d.]+)(?P<sign>%?))?"
+)
+_EXAMPLE = 'write it like "ttft<1s,tpot<50ms@99%" or "p95(ttft)<1s"'
+
+
+class SloError(ValueError):
+    """An SLO text cannot be read; the one-line message names the part and shows a right one."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """`metric` <= `limit_s` for each request, or for the quantile `quantile` (0-1) of the run when that is
+    given."""
+
+    text: str
+    metric: Metric
+    limit_s: float
+    quantile: float | None = None
+
+
+@dataclass(frozen=True)
+class Slo:
+    """`per_request` limits hold jointly; `share` (0-1) of the decided requests must meet them, None = only
+    reported."""
+
+    text: str
+    per_request: tuple[Limit, ...]
+    share: float | None
+    percentiles: tuple[Limit, ...]
+
+    @property
+    def gates(self) -> bool:
+        """Whether missing it changes the exit code."""
+        return self.share is not None or bool(self.percentiles)
+
+    @property
+    def attained_by(self) -> tuple[Limit, ...]:
+        """The limits that each request is held to; of an SLO with percentiles alone, their times."""
+        return self.per_request or self.percentiles
+
+    def ttft_limit_s(self) -> float | None:
+        """The tightest limit on TTFT, per request or percentile; None without one."""
+        limits = [row.limit_s for row in self.per_request + self.percentiles if row.metric.key == "ttft_s"]
+        return min(limits, default=None)
+
+
+@dataclass(frozen=True)
+class Attainment:
+    """How many of the decided requests met the SLO, with the Wilson 95 % interval of the ratio.
+
+    The interval takes requests as independent; requests of one burst are alike, so the truth is wider.
+    """
+
+    met: int
+    decided: int
+    left_out: int
+    ratio: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class PercentileResult:
+    """One percentile limit: the failure-adjusted value (None = infinite or unknown) and whether it was
+    met."""
+
+    limit: Limit
+    value_s: float | None
+    n: int
+    met: bool | None
+
+
+def parse_slo(text: str) -> Slo:
+    """Read an SLO. Raises SloError for anything that is not exactly one; blanks and case do not matter."""
+    plain = re.sub(r"\s+", "", text).lower()
+    per_request: list[Limit] = []
+    percentiles: list[Limit] = []
+    shares: set[float] = set()
+    for part in plain.split(","):
+        found = _LIMIT.fullmatch(part)
+        if not found or bool(found["percentile"]) != bool(found["closing"]):
+            raise SloError(f"SLO {text!r}: cannot read {part!r}; {_EXAMPLE}")
+        limit = _limit_from(text, part, found)
+        (per_request if limit.quantile is None else percentiles).append(limit)
+        if found["share"] is not None:
+            if limit.quantile is not None:
+                raise SloError(f"SLO {text!r}: {part!r} has both a percentile and a share; give one of them")
+            shares.add(_ratio(text, part, found["share"]))
+    if len(shares) > 1:
+        raise SloError(
+            f"SLO {text!r}: two different shares; limits per request hold jointly, so give one share"
+        )
+    return Slo(text, tuple(per_request), next(iter(shares), None), tuple(percentiles))
+
+
+def _limit_from(text: str, part: str, found: re.Match[str]) -> Limit:
+    metric = SLO_METRICS.get(found["metric"])
+    if metric is None:
+        raise SloError(
+            f"SLO {text!r}: unknown metric {found['metric']!r}; known are {', '.join(SLO_METRICS)}"
+        )
+    if found["unit"] not in _UNITS_S:
+        raise SloError(f"SLO {text!r}: {part!r} needs a unit, ms or s")
+    limit_s = _number(text, part, found["value"]) * _UNITS_S[found["unit"]]
+    if limit_s <= 0:
+        raise SloError(f"SLO {text!r}: the limit in {part!r} must be above 0")
+    quantile = _ratio(text, part, found["percentile"]) if found["percentile"] else None
+    return Limit(part.partition("@")[0], metric, limit_s, quantile)
+
+
+def _ratio(text: str, part: str, digits: str) -> float:
+    percent = _number(text, part, digits)
+    if not 0 < percent <= 100:
+        raise SloError(f"SLO {text!r}: {digits} in {part!r} must be above 0 and at most 100 per cent")
+    return percent / 100
+
+
+def _number(text: str, part: str, digits: str) -> float:
+    try:
+        return float(digits)
+    except ValueError:
+        raise SloError(f"SLO {text!r}: {digits!r} in {part!r} is not a number; {_EXAMPLE}") from None
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Per request (aligned with the frame that was judged): decided, and met (False where not decided)."""
+
+    decided: pd.Series[bool]
+    met: pd.Series[bool]
+
+
+def judge(requests: pd.DataFrame, limits: tuple[Limit, ...]) -> Judged:
+    """Judge each request against all `limits` jointly."""
+    own_end = decided(requests)
+    cut_off = ~own_end & (requests["outcome"] == "cancelled")
+    missed = pd.Series(False, index=requests.index)
+    for limit in limits:
+        value = _time_or_age(requests, limit.metric, cut_off)
+        missed |= (value > limit.limit_s).to_numpy()
+    is_decided = own_end | (cut_off & missed)
+    return Judged(is_decided, is_decided & (requests["outcome"] == "succeeded") & ~missed)
+
+
+def _time_or_age(requests: pd.DataFrame, metric: Metric, cut_off: pd.Series[bool]) -> pd.Series[float]:
+    """The metric, or the request's whole time where the moment it waits for was not seen.
+
+    For a success that is the latest moment at which it can have come; for a request that the run cut off it
+    is the age that it had reached. A cut-off request has no final rate or gap, so those are unknown.
+    """
+    value = requests[metric.column].astype(float)
+    if metric.since is None:
+        return value.mask(cut_off)
+    age = requests["ended_at_s"] - requests[metric.since]
+    if metric.column.startswith("e2e"):
+        value = value.mask(cut_off)
+    return value.fillna(age)
+
+
+def attainment(judged: Judged, among: pd.Series[bool] | None = None) -> Attainment:
+    """Sum up judged requests, all of them or those where `among` is true."""
+    selected = judged.decided if among is None else judged.decided & among
+    total = len(judged.decided) if among is None else int(among.sum())
+    n, met = int(selected.sum()), int((judged.met & selected).sum())
+    low, high = wilson_interval(met, n)
+    return Attainment(met, n, total - n, met / n if n else None, low, high)
+
+
+def percentile_result(requests: pd.DataFrame, limit: Limit) -> PercentileResult:
+    """Judge a percentile limit on the failure-adjusted values; `met` is None without any decided request."""
+    assert limit.quantile is not None
+    values = adjusted_values_of(requests, limit.metric)
+    ordered = np.sort(values[~np.isnan(values)])
+    value = exact_quantile(ordered, limit.quantile)
+    met = None if math.isnan(value) else value <= limit.limit_s
+    return PercentileResult(limit, value if math.isfinite(value) else None, len(ordered), met)
+
+
+def wilson_interval(met: int, n: int, z: float = 1.959964) -> tuple[float | None, float | None]:
+    """Wilson's 95 % score interval of a ratio; (None, None) at n = 0."""
+    if n == 0:
+        return None, None
+    p = met / n
+    middle = p + z * z / (2 * n)
+    spread = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    scale = 1 + z * z / n
+    return max(0.0, (middle - spread) / scale), min(1.0, (middle + spread) / scale)

@@ -1,0 +1,235 @@
+"""Run -> summary: one dict with every figure of a run, written as summary.json.
+
+Strict JSON: unknown is null, never 0, NaN or infinity. docs/run_folder.md describes every key. The report,
+the tables and the gates read this dict, so a figure is computed once.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis import accounts
+from analysis.burstiness import burstiness
+from analysis.load import Run
+from analysis.metrics import METRICS, Distribution, adjusted_values_of, distribution, values_of
+from analysis.phases import PHASES, Window, burst_windows, inside, label_phases
+from analysis.recovery import Recoveries, median_recovery_s, recoveries
+from analysis.slo import Attainment, Judged, Slo, SloError, attainment, judge, parse_slo, percentile_result
+from analysis.validity import CheckResult, run_checks, verdict, warnings
+from runlog.exit_codes import ExitCode, first_of
+from runlog.folder import SUMMARY_JSON, write_text_atomically
+
+SUMMARY_VERSION = 1
+
+
+def summarize(run: Run, slo_text: str | None = None) -> dict[str, Any]:
+    """Every figure of `run`. `slo_text` replaces the SLO that the run was started with.
+
+    Raises SloError when `slo_text` cannot be read; an unreadable SLO in run.json is a notice.
+    """
+    notices = list(run.notices)
+    slo = _slo_of(run, slo_text, notices)
+    load, window_s = run.load, run.window_s
+    bursts = burst_windows(run.info.bursts)
+    recovered = recoveries(load, bursts, window_s, slo.ttft_limit_s() if slo else None)
+    phase = label_phases(
+        load["arrived_at_s"].to_numpy(), bursts, [row.affected_until_s for row in recovered.bursts]
+    )
+    checks = run_checks(run, bursts)
+    joint = judge(load, slo.attained_by) if slo else None
+    judged = _slo(run, slo, joint, phase, bursts) if slo and joint else None
+    outcome, reasons = verdict(checks)
+    info = run.info
+    summary: dict[str, Any] = plain(
+        {
+            "format_version": SUMMARY_VERSION,
+            "run_id": info.run_id,
+            "name": info.name,
+            "target": info.target,
+            "model": info.model,
+            "shape": info.shape,
+            "arrivals": info.arrivals,
+            "seed": info.seed,
+            "state": info.state,
+            "stop_reason": info.stop_reason,
+            "verdict": outcome,
+            "verdict_reasons": reasons,
+            "warnings": warnings(checks),
+            "notices": notices,
+            "exit_code": int(_exit_code(run, outcome, judged)),
+            "window_s": window_s,
+            "counts": accounts.counts(run),
+            "throughput": accounts.throughput(run),
+            "error_ratio": accounts.error_ratio(load),
+            "lead_ttft": _lead_ttft(checks),
+            "metrics": {metric.key: _metric(load, metric.key) for metric in METRICS},
+            "slo": judged,
+            "phases": {name: int((phase == name).sum()) for name in PHASES},
+            "bursts": [
+                {
+                    **asdict(row),
+                    "censored": row.censored,
+                    "attainment": _attainment_in(load, joint, (row.start_s, row.end_s)),
+                }
+                for row in recovered.bursts
+            ],
+            "recovery": _recovery(recovered),
+            "burstiness": _burstiness(run),
+            "checks": [asdict(row) for row in checks],
+            "failures": accounts.failures(load),
+            "finish_reasons": accounts.value_counts(load["finish_reason"]),
+            "tokens": accounts.tokens(load),
+            "own_error": accounts.own_error(run, checks),
+        }
+    )
+    return summary
+
+
+def write_summary(run: Run, summary: Mapping[str, Any]) -> Path:
+    """Write summary.json into the run folder and return its path."""
+    path = run.folder / SUMMARY_JSON
+    write_text_atomically(path, json.dumps(summary, indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+    return path
+
+
+def plain(value: Any) -> Any:
+    """`value` as strict JSON can hold it: None for NaN and infinity, text keys, no NumPy or pandas types."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(asdict(value))
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if value is pd.NA or (isinstance(value, float) and not math.isfinite(value)):
+        return None
+    return value
+
+
+def _slo_of(run: Run, slo_text: str | None, notices: list[str]) -> Slo | None:
+    if slo_text is not None:
+        return parse_slo(slo_text)
+    if not run.info.slo:
+        return None
+    try:
+        return parse_slo(run.info.slo)
+    except SloError as error:
+        notices.append(f"the run's own SLO was left out: {error}")
+        return None
+
+
+def _exit_code(run: Run, outcome: str, judged: Mapping[str, Any] | None) -> ExitCode:
+    codes = []
+    if run.info.stop_reason == "interrupted":
+        codes.append(ExitCode.INTERRUPTED)
+    if outcome != "VALID":
+        codes.append(ExitCode.NOT_VALID)
+    if judged is not None and judged["met"] is False:
+        codes.append(ExitCode.SLO_MISSED)
+    return first_of(codes)
+
+
+def _lead_ttft(checks: Sequence[CheckResult]) -> str:
+    """The TTFT to lead with: from the scheduled moment when requests were not sent to the millisecond."""
+    late = any(row.name == "send lag" and row.passed is False for row in checks)
+    return "ttft_from_schedule_s" if late else "ttft_s"
+
+
+def _metric(load: pd.DataFrame, key: str) -> dict[str, Any]:
+    metric = next(row for row in METRICS if row.key == key)
+    result = {"label": metric.label, "unit": metric.unit, **_flat(distribution(values_of(load, metric)))}
+    if metric.over == "succeeded":
+        adjusted = distribution(adjusted_values_of(load, metric))
+        result["adjusted"] = {"n": adjusted.n, **adjusted.quantiles}
+    return result
+
+
+def _flat(row: Distribution) -> dict[str, Any]:
+    return {"n": row.n, "mean": row.mean, "min": row.min, "max": row.max, **row.quantiles}
+
+
+def _slo(run: Run, slo: Slo, joint: Judged, phase: np.ndarray, bursts: Sequence[Window]) -> dict[str, Any]:
+    """Attainment whole and by phase, goodput, and each limit by itself; `met` is None when nothing gates."""
+    load, window_s = run.load, run.window_s
+    index = load.index
+    by_phase = {name: pd.Series(phase == name, index=index) for name in PHASES}
+    whole = attainment(joint)
+    limits: list[dict[str, Any]] = [
+        {
+            "text": limit.text,
+            "metric": limit.metric.key,
+            "limit_s": limit.limit_s,
+            **asdict(attainment(judge(load, (limit,)))),
+        }
+        for limit in slo.per_request
+    ]
+    percentiles = [percentile_result(load, limit) for limit in slo.percentiles]
+    gates = [row.met for row in percentiles]
+    if slo.share is not None:
+        gates.append(None if whole.ratio is None else whole.ratio >= slo.share)
+    burst_s = sum(end_s - start_s for start_s, end_s in bursts)
+    met_in_bursts = attainment(joint, by_phase["burst"]).met
+    return {
+        "text": slo.text,
+        "share": slo.share,
+        "gates": slo.gates,
+        "met": None if not gates or None in gates else all(gates),
+        "limits": limits,
+        "percentiles": [
+            {
+                "text": row.limit.text,
+                "metric": row.limit.metric.key,
+                "quantile": row.limit.quantile,
+                "limit_s": row.limit.limit_s,
+                "value_s": row.value_s,
+                "n": row.n,
+                "met": row.met,
+            }
+            for row in percentiles
+        ],
+        "attainment": {
+            "whole": whole,
+            **{name: attainment(joint, among) for name, among in by_phase.items()},
+        },
+        "goodput_rps": whole.met / window_s if window_s > 0 else None,
+        "goodput_in_bursts_rps": met_in_bursts / burst_s if burst_s > 0 else None,
+    }
+
+
+def _attainment_in(load: pd.DataFrame, joint: Judged | None, window: Window) -> Attainment | None:
+    if joint is None:
+        return None
+    due = inside(load["arrived_at_s"].to_numpy(dtype=float), window)
+    return attainment(joint, pd.Series(due, index=load.index))
+
+
+def _recovery(found: Recoveries) -> dict[str, Any]:
+    seen = [row.recovery_s for row in found.bursts if row.recovery_s is not None]
+    return {
+        "methods": sorted({row.method for row in found.bursts}),
+        "baseline_ttft_s": found.baseline_ttft_s,
+        "n": len(found.bursts),
+        "censored": sum(row.censored for row in found.bursts),
+        "median_s": median_recovery_s(found.bursts),
+        "range_s": [min(seen), max(seen)] if seen else None,
+    }
+
+
+def _burstiness(run: Run) -> dict[str, Any]:
+    """Of the schedule (asked) and of what was sent, over the planned load window."""
+    duration_s = run.info.duration_s
+    asked = run.schedule["at_s"].dropna().to_numpy()
+    sent = np.sort(run.load["sent_at_s"].dropna().to_numpy())
+    return {
+        "asked": burstiness(asked, duration_s) if len(asked) else None,
+        "sent": burstiness(sent, duration_s) if len(sent) else None,
+    }

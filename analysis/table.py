@@ -1,0 +1,233 @@
+"""Summaries as text: a table with the runs side by side, and the list of checks with the SLO beneath.
+
+ROWS is the table: a label and what to show of a summary. Unknown is "n/a"; a percentile with too few values
+behind it is "n too small"; one that falls on a failure is "not met".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from analysis.numbers import UNKNOWN, percent, plain, seconds
+
+WIDTH = 110
+MOST_BURST_ROWS = 12
+Summary = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table: what it shows of one summary. An empty line goes before one that `opens_block`."""
+
+    label: str
+    show: Callable[[Summary], str]
+    opens_block: bool = False
+
+
+def side_by_side(summaries: Sequence[Summary]) -> str:
+    """The table of one or several runs, at most 110 columns wide; runs that do not fit follow below."""
+    blocks, taken = [], 0
+    lines = table_rows(summaries)
+    label_width = max(len(row.label) for row in lines)
+    while taken < len(summaries):
+        columns = [_column(summaries[taken], lines)]
+        while taken + len(columns) < len(summaries):
+            wider = [*columns, _column(summaries[taken + len(columns)], lines)]
+            if label_width + sum(2 + max(map(len, column)) for column in wider) > WIDTH:
+                break
+            columns = wider
+        blocks.append(_block(lines, columns, label_width))
+        taken += len(columns)
+    return "\n\n".join(blocks)
+
+
+def _column(summary: Summary, rows: Sequence[Row]) -> list[str]:
+    return [row.show(summary) for row in rows]
+
+
+def _block(rows: Sequence[Row], columns: Sequence[Sequence[str]], label_width: int) -> str:
+    widths = [max(map(len, column)) for column in columns]
+    text: list[str] = []
+    for number, row in enumerate(rows):
+        if row.opens_block and text:
+            text.append("")
+        cells = "".join(f"  {column[number]:>{width}}" for column, width in zip(columns, widths, strict=True))
+        text.append(f"{row.label:<{label_width}}{cells}")
+    return "\n".join(text)
+
+
+def table_rows(summaries: Sequence[Summary]) -> list[Row]:
+    """ROWS with one row per burst of the run that has most (above 12 only the sum over bursts)."""
+    most = max((len(summary["bursts"]) for summary in summaries), default=0)
+    bursts = [_burst_row(index) for index in range(most)] if most <= MOST_BURST_ROWS else []
+    place = next(index for index, row in enumerate(ROWS) if row.label.startswith("recovery")) + 1
+    return [*ROWS[:place], *bursts, *ROWS[place:]]
+
+
+def check_lines(summary: Summary) -> str:
+    """The verdict, every check with what it found, and the SLO's limits, as text."""
+    lines = [f"{summary['run_id']}: {summary['verdict']}"]
+    for check in summary["checks"]:
+        lines.append(f"  {_mark(check):<8} {check['name']}: {check['detail']}")
+        if check["advice"]:
+            lines.append(f"  {'':<8} -> {check['advice']}")
+    lines += [f"  note     {notice}" for notice in summary["notices"]]
+    return "\n".join([*lines, *_slo_lines(summary["slo"])])
+
+
+def _mark(check: Mapping[str, Any]) -> str:
+    if check["passed"] is None:
+        return "no data"
+    return "ok" if check["passed"] else {"warn": "WARNING"}.get(check["severity"], "FAILED")
+
+
+def _slo_lines(slo: Summary | None) -> list[str]:
+    if slo is None:
+        return ["  SLO      none given (--slo)"]
+    says = {True: "met", False: "MISSED", None: "reported only" if not slo["gates"] else "cannot be judged"}
+    lines = [f"  SLO      {slo['text']}: {says[slo['met']]}"]
+    lines += [f"  {'':<8} {limit['text']}: {_of_decided(limit)}" for limit in slo["limits"]]
+    if len(slo["limits"]) > 1:
+        lines.append(f"  {'':<8} all limits together: {_of_decided(slo['attainment']['whole'])}")
+    for row in slo["percentiles"]:
+        value = "not met by any time" if row["value_s"] is None and row["n"] else seconds(row["value_s"])
+        lines.append(f"  {'':<8} {row['text']}: {value} over {row['n']} requests, {says[row['met']]}")
+    return lines
+
+
+def _of_decided(part: Mapping[str, Any]) -> str:
+    left_out = f", {part['left_out']} left out" if part["left_out"] else ""
+    return f"{percent(part['ratio'])} ({part['met']} of {part['decided']} decided{left_out})"
+
+
+def quantile_text(quantile: Mapping[str, Any], interval: bool = True) -> str:
+    """A percentile with its 95 % interval: "1.22 s (1.02 to 1.40 s)"."""
+    if quantile["not_met"]:
+        return "not met"
+    if quantile["value"] is None:
+        return UNKNOWN
+    if quantile["n_too_small"]:
+        return "n too small"
+    value = seconds(quantile["value"])
+    if not interval or quantile["low"] is None or quantile["high"] is None:
+        return value
+    return f"{value} ({seconds(quantile['low'])} to {seconds(quantile['high'])})"
+
+
+def recovery_text(burst: Mapping[str, Any]) -> str:
+    """A burst's recovery: "4 s", "≥ 6 s (censored)", "drained in 2.1 s", or n/a when nothing was answered."""
+    drain = burst["method"] == "drain"
+    if burst["recovery_s"] is not None:
+        return f"{'drained in ' if drain else ''}{seconds(burst['recovery_s'])}"
+    if burst["at_least_s"] is not None:
+        return f"≥ {seconds(burst['at_least_s'])} (censored)"
+    return UNKNOWN
+
+
+def _metric_row(key: str, name: str, quantile: str) -> Row:
+    def show(summary: Summary) -> str:
+        chosen = summary["lead_ttft"] if key == "ttft_s" else key
+        return quantile_text(summary["metrics"][chosen][quantile])
+
+    return Row(f"{name} {quantile}", show, opens_block=key != "ttft_s" and quantile == "p50")
+
+
+def _lead(summary: Summary) -> str:
+    return "the scheduled moment" if summary["lead_ttft"] == "ttft_from_schedule_s" else "sending"
+
+
+def _burst_row(index: int) -> Row:
+    def show(summary: Summary) -> str:
+        if index >= len(summary["bursts"]):
+            return "-"
+        burst = summary["bursts"][index]
+        return f"{recovery_text(burst)}, at {burst['start_s']:.1f} s"
+
+    return Row(f"  burst {index + 1}", show)
+
+
+def _rate(key: str, unit: str) -> Callable[[Summary], str]:
+    def show(summary: Summary) -> str:
+        value = summary["throughput"][key]
+        return UNKNOWN if value is None else f"{plain(value)} {unit}"
+
+    return show
+
+
+def _attainment(part: str) -> Callable[[Summary], str]:
+    def show(summary: Summary) -> str:
+        slo = summary["slo"]
+        if slo is None:
+            return UNKNOWN
+        found = slo["attainment"][part]
+        if not found["decided"]:
+            return UNKNOWN
+        return f"{percent(found['ratio'])} ({found['met']}/{found['decided']})"
+
+    return show
+
+
+def _goodput(key: str) -> Callable[[Summary], str]:
+    def show(summary: Summary) -> str:
+        slo = summary["slo"]
+        value = slo[key] if slo else None
+        return UNKNOWN if value is None else f"{plain(value)} req/s"
+
+    return show
+
+
+def _asked_and_sent(measure: Callable[[Mapping[str, Any]], Any]) -> Callable[[Summary], str]:
+    def show(summary: Summary) -> str:
+        pair = summary["burstiness"]
+        return " / ".join(
+            UNKNOWN if side is None else plain(measure(side)) for side in (pair["asked"], pair["sent"])
+        )
+
+    return show
+
+
+def _recovery_sum(summary: Summary) -> str:
+    found = summary["recovery"]
+    if not found["n"]:
+        return "no bursts"
+    median = "not reached" if found["median_s"] is None else seconds(found["median_s"])
+    if not found["censored"]:
+        return median
+    return f"{median} ({found['censored']} of {found['n']} censored)"
+
+
+def _requests(summary: Summary) -> str:
+    counts = summary["counts"]
+    return f"{counts['sent']} of {counts['scheduled']}"
+
+
+def _short(text: str, most: int = 34) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+ROWS: tuple[Row, ...] = (
+    Row("run", lambda summary: _short(summary["name"] or summary["run_id"])),
+    Row("load", lambda summary: _short(f"{summary['shape']}, {summary['arrivals']}")),
+    Row("verdict", lambda summary: summary["verdict"]),
+    Row("requests sent, of scheduled", _requests, opens_block=True),
+    Row("throughput", _rate("requests_per_s", "req/s")),
+    Row("output tokens", _rate("output_tokens_per_s", "tokens/s")),
+    Row("error rate", lambda summary: percent(summary["error_ratio"])),
+    Row("TTFT counted from", _lead, opens_block=True),
+    *(
+        _metric_row(key, name, quantile)
+        for key, name in (("ttft_s", "TTFT"), ("tpot_s", "TPOT"), ("e2e_s", "E2E"))
+        for quantile in ("p50", "p95", "p99")
+    ),
+    Row("SLO attainment", _attainment("whole"), opens_block=True),
+    Row("SLO attainment in bursts", _attainment("burst")),
+    Row("goodput", _goodput("goodput_rps")),
+    Row("goodput in bursts", _goodput("goodput_in_bursts_rps")),
+    Row("recovery, median of bursts", _recovery_sum, opens_block=True),
+    Row("CV asked / sent", _asked_and_sent(lambda side: side["cv"]), opens_block=True),
+    Row("IDC(1 s) asked / sent", _asked_and_sent(lambda side: side["idc"].get("1"))),
+    Row("peak/mean, 1 s, asked / sent", _asked_and_sent(lambda side: side["peak_over_mean"].get("1"))),
+    Row("send lag p99", lambda summary: seconds(summary["own_error"]["send_lag_s"]["p99"]), opens_block=True),
+)

@@ -1,0 +1,320 @@
+"""Every label and sentence of the report in one table, so that another language is another table.
+
+Heads of tables are one text, their columns parted by "|".
+"""
+
+from __future__ import annotations
+
+TEXT: dict[str, str] = {
+    # the page
+    "contents": "Contents",
+    "footer": "Made from the records of this run alone; this page asks nothing of any network.",
+    "run_line": "run {run} · model {model} · {target} · started {started}",
+    "log_linear": "TTFT axis: log / linear",
+    "unknown": "n/a",
+    "others": "others",
+    "range": "{low} – {high}",
+    "todo": " → {advice}.",
+    "yes": "yes",
+    "no": "no",
+    "hidden": "(hidden)",
+    "n_too_small": "n too small",
+    "not_met": "∞ (a failure)",
+    "phase_whole": "whole run",
+    "phase_quiet": "quiet",
+    "phase_burst": "in bursts",
+    "phase_recovery": "recovering",
+    # the answer
+    "say_nothing_sent": "Nothing was sent ({scheduled} requests were scheduled), so there is nothing to say "
+    "about the server.",
+    "say_no_success": "Not one of the {sent} requests sent succeeded{why}; there is no latency to report.",
+    "say_mostly": " ({share} of all ended as {name})",
+    "say_steady": "Under {shape} load of {rate} requests/s the median TTFT was {p50} and its p95 "
+    "{p95}{errors}.",
+    "say_bursts": "{burst} {effect}{errors}.",
+    "one_salvo": "The burst of {size} requests at once",
+    "each_salvo": "Each burst of {size} requests at once",
+    "one_burst": "The burst",
+    "each_burst": "Each burst",
+    "one_burst_of": "The burst of {ratio}× the mean rate",
+    "each_burst_of": "Each burst of {ratio}× the mean rate",
+    "unharmed": "left the server as it was: median TTFT {base} in quiet times, {peak} at its peak",
+    "raised": "raised the median TTFT from {base} to {peak} at its peak",
+    "peaked": "brought the median TTFT to {peak} at its peak",
+    "peak_failed": "made at least half of the requests of its worst 2 s fail",
+    "peak_unknown": "left no TTFT to judge it by",
+    "hurt": "{raised} and hurt for {time} after it ended ({tail})",
+    "drained": "{raised} and took {time} after it ended until its last request had an answer",
+    "longer": "{raised} and hurt for more than {least} after it ended ({tail})",
+    "unconfirmed": "{raised}; how long it hurt was not seen ({tail})",
+    "drained_of": "{recovered} of {all} drained",
+    "recovered_of": "{recovered} of {all} bursts seen to recover",
+    "and_errors": "; {ratio} of the requests failed or were rejected",
+    "at_least": "> {time}",
+    "not_seen": "not seen",
+    "slo_met": "SLO met",
+    "slo_missed": "SLO missed",
+    "share_demanded": "The SLO wants {share} of the requests to meet {text}; {ratio} did.",
+    "percentile_demanded": "The SLO wants {text}; it was {value}.",
+    # the five numbers
+    "tile_slo": "SLO attainment",
+    "tile_no_slo": 'no SLO was given (--slo "ttft<1s,tpot<50ms")',
+    "tile_no_request_limit": "the SLO has no limit per request, only percentiles: see SLO attainment",
+    "tile_none_decided": "no request had an end of its own",
+    "tile_slo_interval": "95 % interval {low} – {high}",
+    "tile_slo_phases": "{burst} in bursts, {quiet} quiet",
+    "tile_ttft": "Median TTFT",
+    "tile_ttft_phases": "Median TTFT, quiet → in bursts",
+    "tile_ttft_bursts": "Median TTFT in bursts",
+    "tile_from_schedule": ", from schedule",
+    "tile_arrow": "{quiet} → {burst}",
+    "tile_p95": "p95 {quiet} → {burst}",
+    "tile_tpot": "Median TPOT",
+    "tile_recovery": "Median recovery time",
+    "tile_drain": "Median drain time",
+    "tile_throughput": "Throughput",
+    "tile_goodput": "{goodput} req/s met the SLO",
+    "tile_tokens": "{tokens} output tokens/s",
+    "per_second": "{rate} req/s",
+    "tile_errors": "Failed or rejected",
+    "counted": "{count} {what}",
+    "none_lost": "none lost",
+    "of_sent": "{parts}; {sent} sent",
+    # the time line
+    "over_time": "Over time",
+    "time_line_caption": "Everything stands at the moment its request arrived, except in flight and "
+    "finished. "
+    "Shaded: bursts (orange) and what followed until TTFT was back (yellow, with its seconds) or, in purple, "
+    "was not seen to be back. The lines are over the requests that had a first token. Drag to zoom all rows, "
+    "double-click to go back.",
+    "thinned": "{shown} of {all} dots are drawn; the lowest and highest of every moment are among them.",
+    "axis_time": "time since the start of the run (s)",
+    "axis_rate": "requests/s",
+    "axis_in_flight": "requests<br>in flight",
+    "axis_ttft": "TTFT (s)",
+    "axis_failures": "failures<br>per {width} s",
+    "line_planned": "planned rate",
+    "line_asked": "scheduled",
+    "line_sent": "sent",
+    "line_finished": "finished by the server",
+    "line_in_flight": "in flight",
+    "dots_quiet": "quiet",
+    "dots_burst": "in a burst",
+    "dots_recovery": "recovering",
+    "ttft_p50": "p50 in {width} s",
+    "ttft_p95": "p95 in {width} s",
+    "hover_dot": "request %{customdata}: TTFT %{y:.3s}s<br>arrived at %{x:.3f} s<extra></extra>",
+    "slo_limit": "SLO {limit}",
+    "mark_recovered": "{time}",
+    "mark_censored": "> {time}",
+    "mark_not_seen": "not seen",
+    # bursts
+    "bursts": "Bursts",
+    "no_bursts": "This load had no bursts; recovery does not apply.",
+    "bursts_head": "burst|from – to|requests|TTFT, median of the worst 2 s|above quiet|recovery|met the SLO",
+    "bursts_caption": "Recovery counts from a burst's planned end.",
+    "other_bursts": "Bursts {first} to {last} of {all}",
+    "span": "{start} – {end} s",
+    "moment": "at {start} s",
+    "mostly_failed": "half or more failed",
+    "censored_note": "censored: watched for {observed}",
+    "drain_note": "drain time",
+    "method_baseline": "Recovered = the median TTFT of every 2 s window (by arrival, failures counting "
+    "as infinite) stays "
+    "within {limit} for 10 s; quiet requests had a median of {base}.",
+    "method_slo": "There were no quiet requests to compare with, so recovered = the median TTFT of "
+    "every 2 s window stays "
+    "within the SLO's {limit} for 10 s.",
+    "method_drain": "Nothing arrived after a burst to judge recovery by, so this is the drain time: "
+    "from the burst's end "
+    "until the last of its requests had its first token.",
+    "censored_words": "{censored} of {all} bursts are censored: the next burst or the end of the load "
+    "came before "
+    "recovery could be confirmed, so only a lower bound is known.",
+    "aligned_caption": "All bursts laid over each other from their start: median TTFT of 2 s windows by "
+    "arrival.",
+    "first_only": "The first {shown} of {all} are shown.",
+    "burst_number": "burst {number}",
+    "axis_since_burst": "arrival, time since the burst's start (s)",
+    "axis_ttft_median": "median TTFT (s)",
+    # latency
+    "latency": "Latency",
+    "late_words": "Requests were not sent to the millisecond, so TTFT counts from the scheduled moment here: "
+    "our own lateness is in it.",
+    "no_success": "No request succeeded, so there are no latencies.",
+    "ttft_ecdf_caption": "Time to first token: share of the succeeded requests at or below each value.",
+    "tpot_ecdf_caption": "Time per output token, likewise.",
+    "axis_share": "share of requests (%)",
+    "axis_ttft_s": "TTFT (s, log scale)",
+    "axis_ttft_from_schedule_s": "TTFT from schedule (s, log scale)",
+    "axis_tpot_s": "TPOT (s per token, log scale)",
+    "percentiles_head": "metric|n|mean|p50|p90|p95|p99|p99.9|max",
+    "percentiles_caption": "Whole run. Exact percentiles of the succeeded requests; below each its 95 % "
+    "interval.",
+    "phases_caption": "By phase of arrival, succeeded requests.",
+    "adjusted": "{label}, failures as infinite",
+    "metric_in_phase": "{label}, {phase}",
+    "more_metrics": "Further metrics",
+    # SLO
+    "slo": "SLO attainment",
+    "no_slo": "No SLO was given, so there is no attainment and no goodput. Give one with the run "
+    '(--slo "ttft<1s,tpot<50ms") or afterwards with the report.',
+    "slo_words": "A request meets the SLO when it meets every limit of {text}; on the limit is met. "
+    "Failed and rejected "
+    "requests have missed it.",
+    "slo_head": "requests|met|decided|attainment|95 % interval|left out",
+    "slo_caption": "Left out: cut off by the run itself before they had missed a limit. The interval "
+    "takes requests as "
+    "independent; those of one burst are alike, so the truth is wider.",
+    "limit_alone": "{text} alone, whole run",
+    "goodput_words": "Goodput: {goodput} requests/s met the SLO over the measured window, {bursts} "
+    "inside bursts.",
+    "percentile_slo_head": "limit|value|at most|n|met",
+    "percentile_slo": "Percentile limits, failures counting as infinite.",
+    # burstiness
+    "burstiness": "Burstiness",
+    "no_burstiness": "There was no load to measure.",
+    "burstiness_head": "measure|asked|sent|sent / asked|what it says",
+    "burstiness_caption": "Of the schedule and of the moments at which requests were sent. Poisson "
+    "arrivals have CV 1 and "
+    "IDC 1.",
+    "measure_cv": "CV of the gaps",
+    "measure_idc": "IDC({window} s)",
+    "measure_allan_factor": "Allan factor({window} s)",
+    "read_allan": "neighbouring {window} s differed {value} times as much as with random arrivals",
+    "measure_peak_over_mean": "peak / mean, {window} s",
+    "read_cv_even": "gaps nearly even",
+    "read_cv_regular": "gaps more even than random (Poisson) arrivals",
+    "read_cv_random": "gaps like random (Poisson) arrivals",
+    "read_cv_bursty": "gaps more uneven than random (Poisson) arrivals",
+    "read_idc": "counts per {window} s varied {value} times as much as random arrivals do",
+    "read_peak": "the fullest {window} s held {value} times the average",
+    # failures
+    "failures": "Failures",
+    "no_failures": "Every request succeeded.",
+    "failures_head": "class|whose|count|share of the load|example",
+    "failures_caption": "By class. Requests that failed are in no latency figure that is not marked so.",
+    "unnamed": "unnamed",
+    "texts": "By error text",
+    "texts_head": "count|text (one example)",
+    "texts_caption": "Texts that differ only in ids, numbers or quoted parts are one row.",
+    "other_texts": "others: {kinds} further kinds of text",
+    # slowest
+    "slowest": "Slowest requests",
+    "no_answers": "No request had a first token.",
+    "slowest_head": "request|arrived|TTFT|send lag|TPOT|E2E|tokens in|tokens out|"
+    "in flight|outcome",
+    "slowest_caption": "The {shown} slowest of {all} by time to first token from the scheduled moment.",
+    # checks
+    "checks": "Checks",
+    "checks_head": "check|result|value|limit|detail",
+    "checks_caption": "A failed check makes the run INVALID, or DEGRADED where a named outside cause "
+    "explains it; "
+    "a warning leaves the verdict as it is.",
+    "check_passed": "passed",
+    "check_failed": "failed",
+    "check_warned": "warning",
+    "check_unknown": "no data",
+    "limit_at_least": "≥ {limit}",
+    "limit_at_most": "≤ {limit}",
+    "advice": "What next: {advice}.",
+    # settings
+    "settings": "Settings",
+    "settings_head": "setting|value",
+    "settings_caption": "What was run",
+    "again": "Run it again",
+    "options": "All options",
+    "options_head": "option|value",
+    "load_fact": "{shape}, {arrivals} arrivals, mean {rate} requests/s",
+    "duration_fact": "{load} of load, up to {drain} of drain after it",
+    "ended_fact": "{at} ({state})",
+    "fact_run": "run",
+    "fact_target": "target",
+    "fact_model": "model",
+    "fact_load": "load",
+    "fact_seed": "seed",
+    "fact_duration": "duration",
+    "fact_started": "started",
+    "fact_ended": "ended",
+    "fact_stopped": "stopped because",
+    "fact_schedule": "SHA-256 of the schedule",
+    "fact_versions": "versions",
+    "workers": "Workers",
+    "workers_head": "worker|planned|kept|CPU peak|loop lag p99|clock uncertainty|lost at",
+    "workers_caption": "Each worker's share of the load and its own error.",
+    "not_lost": "–",
+    # terms
+    "terms": "Notes and terms",
+    "notes": "Good to know about these figures",
+    "words": "Terms",
+    "note_window": "The measured window is {window}, the load without the drain (at most {drain}); "
+    "throughput and goodput "
+    "are over it.",
+    "note_successes": "Latency is that of the succeeded requests, in exact percentiles of the raw "
+    "records. Where others "
+    "failed, a second row counts each of them as infinitely slow.",
+    "note_intervals": "Intervals are 95 % order-statistic intervals and take requests as independent. "
+    "Where there are too "
+    'few requests for one, the percentile reads "n too small" (p95 needs 72, p99 368, p99.9 3,688).',
+    "note_estimated": "{estimated} of {all} token counts are estimates: the server sent no usage, so "
+    "output events were "
+    "counted. TPOT rests on them.",
+    "note_cached": "{share} of the input tokens came from the server's prefix cache, by its own count.",
+}
+
+OUTCOME = {
+    "succeeded": "succeeded",
+    "failed": "failed",
+    "rejected": "rejected",
+    "cancelled": "cut off by the run",
+    "not_sent": "not sent",
+}
+WHOSE = {"server": "server", "network": "network", "client": "our own machine", "run": "the run itself"}
+
+TERMS: tuple[tuple[str, str], ...] = (
+    (
+        "offered load",
+        "what was asked of the server, whether or not it kept up; throughput is what it finished",
+    ),
+    (
+        "burst, recovery, quiet",
+        "the phases of a run: inside a planned burst; from its end until TTFT is back to "
+        "normal, or until the next burst; everything else. A request belongs to the phase in which it "
+        "was due",
+    ),
+    (
+        "recovery time",
+        "from a burst's planned end to the first 2 s window, by arrival, from which on the median TTFT "
+        "stays within max(baseline + 0.2 s, 1.5 × baseline) for 10 s; censored (> x) when that was not seen",
+    ),
+    (
+        "SLO attainment",
+        "met / decided; decided = succeeded + failed + rejected + not sent through our own fault",
+    ),
+    (
+        "goodput",
+        "requests per second of the measured window that met the SLO",
+    ),
+    (
+        "failed, rejected, cut off",
+        "failed: no whole answer; rejected: refused by the server (such as 429 or 503); cut "
+        "off: still in flight when the run's own limit ended them",
+    ),
+    (
+        "CV",
+        "standard deviation of the gaps between requests over their mean: 0 even, 1 Poisson, above 1 bursty",
+    ),
+    (
+        "IDC(w)",
+        "variance over mean of the counts in windows of w seconds: 1 Poisson; it sees how long bursts last",
+    ),
+    (
+        "Allan factor(w)",
+        "like IDC(w) from the differences of neighbouring windows: a slow trend, which raises the IDC, "
+        "leaves it at 1",
+    ),
+    (
+        "peak / mean",
+        "the fullest window over the average one",
+    ),
+)
