@@ -15,6 +15,7 @@ from shapes.mixed import mixed
 from shapes.pulse import pulse
 from shapes.salvo import salvo
 from shapes.shape import Shape, ShapeSettings
+from shapes.steps import steps
 from shapes.uniform import uniform
 
 __all__ = ["SHAPES", "Shape", "ShapeError", "ShapeKind", "ShapeSettings", "make_shape"]
@@ -66,6 +67,12 @@ SHAPES: dict[str, ShapeKind] = {
             "a day squeezed into the duration, as a sine or from an hour table",
             diurnal,
             (*_ALWAYS, "amplitude", "day_profile"),
+        ),
+        ShapeKind(
+            "steps",
+            "one level after another, each for an equal part of the time: 1,10,20,50",
+            steps,
+            ("duration_s", "levels"),
         ),
     )
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from shapes.shape import FloatArray, Shape
+from shapes.steps import segments_of
 
 MOST_POINTS = 2_000
 STEP_S = 1.0
@@ -13,13 +14,13 @@ STEP_S = 1.0
 def rate_curve(shape: Shape, step_s: float = STEP_S) -> list[list[float]]:
     """Points [at_s, req/s] whose polygon is the offered rate; at most MOST_POINTS of them.
 
-    A shape with bursts becomes steps: each edge is two points at one moment. A salvo of n is a bar of n /
-    `step_s` that begins at its moment and lasts `step_s`, or until the next salvo if that comes first.
-    Where there are too many bursts, the steps are equal and show the mean rate in each. A shape without
-    bursts is sampled every `step_s` or finer. In every case the area of the steps is the expected number of
+    A shape with bursts or levels becomes steps: each edge is two points at one moment. A salvo of n is a
+    bar of n / `step_s` that begins at its moment and lasts `step_s`, or until the next salvo if that comes
+    first. Where there are too many bursts, the steps are equal and show the mean rate in each. Any other
+    shape is sampled every `step_s` or finer. In every case the area of the steps is the expected number of
     arrivals.
     """
-    if not shape.bursts():
+    if not shape.bursts() and len(segments_of(shape)) == 1:
         points = int(np.clip(np.ceil(shape.duration_s / step_s), 200, MOST_POINTS - 1)) + 1
         at_s = np.linspace(0.0, shape.duration_s, points)
         rates = shape.rate_at(np.minimum(at_s, np.nextafter(shape.duration_s, 0.0)))
@@ -39,10 +40,11 @@ def _points(at_s: FloatArray, rates: FloatArray) -> list[list[float]]:
 
 def _edges(shape: Shape, step_s: float) -> FloatArray:
     """0, T, and every moment at which the drawn rate steps up or down."""
+    levels = np.array([segment.start_s for segment in segments_of(shape)])
     bursts = shape.bursts()
     starts = np.array([burst.start_s for burst in bursts])
     ends = np.array(
         [burst.end_s if burst.end_s > burst.start_s else burst.end_s + step_s for burst in bursts]
     )
     following = np.append(starts[1:], shape.duration_s)
-    return np.unique(np.concatenate(([0.0], starts, np.minimum(ends, following), [shape.duration_s])))
+    return np.unique(np.concatenate((levels, starts, np.minimum(ends, following), [shape.duration_s])))

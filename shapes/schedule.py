@@ -184,6 +184,12 @@ class Schedule:
         return cls(times, segments, *names, *whole)
 
 
+def empty_schedule() -> Schedule:
+    """A schedule without arrivals: in a closed loop the users decide when requests are sent."""
+    none = np.zeros(0, dtype=np.int64)
+    return Schedule(np.zeros(0), none, [], [], [], none, none, none)
+
+
 def draw_schedule(
     shape: Shape,
     arrivals: Arrivals,

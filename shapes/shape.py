@@ -64,7 +64,8 @@ class ShapeSettings:
     """Everything a shape can be told. None: not given, the shape's own default holds.
 
     Ratios are plain numbers: `peak_ratio` is peak rate / mean rate, `base` is the level between pulses /
-    mean rate, `duty` is width / period, `amplitude` is the sine's swing / mean rate.
+    mean rate, `duty` is width / period, `amplitude` is the sine's swing / mean rate. In closed loop
+    `rate_rps` and `levels` are numbers of users (users.py).
     """
 
     rate_rps: float = DEFAULT_RATE_RPS
@@ -78,6 +79,7 @@ class ShapeSettings:
     salvo: str | None = None
     amplitude: float | None = None
     day_profile: str | None = None
+    levels: str | None = None
 
 
 def checked(what: str, value: float, least: float, most: float, unit: str = "") -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,7 +15,9 @@ from shapes.diurnal import BURSTGPT_HOURS
 from shapes.mixed import mixed
 from shapes.pulse import pulse
 from shapes.salvo import parse_salvo, salvo
+from shapes.steps import MOST_LEVELS, parse_levels, segment_at, segment_rows, steps
 from shapes.two_level import MOST_BURSTS, TwoLevel
+from shapes.users import user_changes, users_at
 
 
 def check_one_line(error: Exception) -> None:
@@ -223,6 +227,145 @@ def test_an_impossible_day_is_refused(asked: dict[str, object], why: str) -> Non
         make_shape("diurnal", ShapeSettings(**asked))  # type: ignore[arg-type]
 
 
+# --- steps ----------------------------------------------------------------------------------------
+
+
+def test_each_level_has_an_equal_part_of_the_time() -> None:
+    shape = steps(ShapeSettings(levels="1,10,20,50", duration_s=120, rate_rps=99))
+    assert shape.mean_rate_rps == 81 / 4
+    assert shape.rate_at([0, 29.999, 30, 60, 90, 119.999, 120]).tolist() == [1, 1, 10, 20, 50, 50, 0]
+    assert shape.expected_until([30, 45, 60, 90, 120]) == pytest.approx([30, 180, 330, 930, 2430])
+    assert shape.bursts() == ()
+
+
+def test_the_rows_of_run_json_carry_the_levels() -> None:
+    shape = make_shape("steps", ShapeSettings(levels="5,0", duration_s=60))
+    assert segment_rows(shape) == [
+        {"id": 0, "start_s": 0.0, "end_s": 30.0, "author": "plan", "level": 5.0},
+        {"id": 1, "start_s": 30.0, "end_s": 60.0, "author": "plan", "level": 0.0},
+    ]
+    assert segment_at(shape, [0.0, 29.9, 30.0, 59.9]).tolist() == [0, 0, 1, 1]
+    uniform = make_shape("uniform", ShapeSettings(duration_s=60))
+    assert segment_rows(uniform) == [{"id": 0, "start_s": 0.0, "end_s": 60.0, "author": "plan"}]
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ({"levels": ""}, "levels '' cannot be read: give 1 to 200 numbers with commas such as 1,10,20,50"),
+        ({"levels": "1,,2"}, "levels '1,,2' cannot be read"),
+        ({"levels": "1;2"}, "levels '1;2' cannot be read"),
+        ({"levels": ",".join(["1"] * (MOST_LEVELS + 1))}, "give 1 to 200 numbers"),
+        ({"levels": "1,-2"}, "level -2 is impossible: it must be from 0 to 1,000,000"),
+        ({"levels": "1,nan"}, "level nan is impossible"),
+        ({"levels": "inf"}, "level inf is impossible"),
+        ({"levels": "0,0"}, "levels '0,0' send nothing: at least one must be greater than 0"),
+        ({"levels": "1,2,3", "duration_s": 0.002}, "3 levels in 0.002 s leave less than 0.001 s for each"),
+        ({"levels": "1", "duration_s": -1.0}, "duration -1 s is impossible"),
+    ],
+)
+def test_impossible_levels_are_refused(asked: dict[str, object], why: str) -> None:
+    with pytest.raises(ShapeError, match=why) as refused:
+        steps(ShapeSettings(**asked))  # type: ignore[arg-type]
+    check_one_line(refused.value)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(max_size=40) | st.text("0123456789.,e- ", max_size=40))
+def test_any_levels_text_is_read_or_refused(text: str) -> None:
+    try:
+        levels = parse_levels(text)
+    except ShapeError as error:
+        check_one_line(error)
+        return
+    assert 1 <= len(levels) <= MOST_LEVELS
+    assert min(levels) >= 0
+    assert max(levels) > 0
+
+
+# --- users ----------------------------------------------------------------------------------------
+
+
+def mean_users(changes: list[tuple[float, int]], duration_s: float) -> float:
+    ends = [at for at, _ in changes[1:]] + [duration_s]
+    return sum(users * (end - at) for (at, users), end in zip(changes, ends, strict=True)) / duration_s
+
+
+def test_scenario_b_as_concurrency_has_5_users_and_50_in_each_pulse() -> None:
+    """Base 0.5 is 5 users: 15 pulses of 2.22 s from 10 s on, and the mean is 10 users to the last digit."""
+    changes = user_changes(pulse(ShapeSettings(rate_rps=10, duration_s=300)))
+    assert [users for _, users in changes] == [5, *[50, 5] * 15, 0]
+    starts = [10.0 + 20.0 * k for k in range(15)]
+    assert [at for at, _ in changes[1:-1:2]] == starts
+    assert [at for at, _ in changes[2:-1:2]] == pytest.approx([start + 10 / 4.5 for start in starts])
+    assert mean_users(changes, 300) == pytest.approx(10)
+
+
+def test_scenario_c_as_concurrency_has_6_users_and_36_in_each_burst() -> None:
+    changes = user_changes(mixed(ShapeSettings(rate_rps=12, duration_s=120)))
+    assert changes == [(0, 6), (24, 36), (36, 6), (84, 36), (96, 6), (120, 0)]
+    assert mean_users(changes, 120) == pytest.approx(12)
+
+
+@pytest.mark.parametrize("duration_s", [50, 71, 100, 300])
+def test_the_peak_is_exact_when_the_base_is_rounded(duration_s: float) -> None:
+    """Mean 7, base 0.5: 3.5 users between pulses become 4 for any duration, and the peak stays 35."""
+    shape = pulse(ShapeSettings(rate_rps=7, duration_s=duration_s))
+    assert {users for _, users in user_changes(shape)} == {4, 35, 0}
+
+
+def test_half_a_user_counts_as_one() -> None:
+    shape = make_shape("steps", ShapeSettings(levels="0.49,0.5,1.5,2.5,3.49", duration_s=50))
+    assert users_at(shape, [5, 15, 25, 35, 45]).tolist() == [0, 1, 2, 3, 3]
+    assert user_changes(shape) == [(0, 0), (10, 1), (20, 2), (30, 3), (50, 0)]
+
+
+def test_levels_are_numbers_of_users() -> None:
+    shape = make_shape("steps", ShapeSettings(levels="1,10,10,0", duration_s=40))
+    assert user_changes(shape) == [(0, 1), (10, 10), (30, 0)]
+
+
+def test_uniform_users_are_n_users_until_the_end() -> None:
+    shape = make_shape("uniform", ShapeSettings(rate_rps=20, duration_s=30))
+    assert user_changes(shape) == [(0, 20), (30, 0)]
+
+
+def test_a_day_of_users_changes_where_the_sine_passes_each_half() -> None:
+    """10 (1 - 0.8 cos x) = k + 0.5 at x = acos((9.5 - k) / 8), for k = 2 ... 17 up, and the mirror down."""
+    changes = user_changes(make_shape("diurnal", ShapeSettings(rate_rps=10, duration_s=240)))
+    rising = [math.acos((9.5 - k) / 8) * 240 / (2 * math.pi) for k in range(2, 18)]
+    assert [users for _, users in changes] == [*range(2, 19), *range(17, 1, -1), 0]
+    expected = [0.0, *rising, *(240 - at for at in reversed(rising)), 240.0]
+    assert [at for at, _ in changes] == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_day_by_a_table_changes_on_its_straight_lines() -> None:
+    """Weights 1, 3 with a mean of 4 users: 2 to 6 in 10 s, passing 2.5 after 1.25 s, 3.5 after 3.75 s, ..."""
+    shape = make_shape("diurnal", ShapeSettings(rate_rps=4, duration_s=20, day_profile="1,3"))
+    changes = user_changes(shape)
+    assert [users for _, users in changes] == [2, 3, 4, 5, 6, 5, 4, 3, 2, 0]
+    expected = [0, 1.25, 3.75, 6.25, 8.75, 11.25, 13.75, 16.25, 18.75, 20]
+    assert [at for at, _ in changes] == pytest.approx(expected, abs=1e-5)
+
+
+def test_numbers_that_are_passed_in_the_same_microsecond_are_one_change() -> None:
+    """From 8,000 to 72,000 users and back within a millisecond."""
+    shape = make_shape("diurnal", ShapeSettings(rate_rps=40_000, duration_s=0.001))
+    changes = user_changes(shape)
+    at_s, users = zip(*changes, strict=True)
+    assert len(changes) < 2_100
+    assert len(set(at_s)) == len(at_s)
+    assert users_at(shape, at_s).tolist() == list(users)
+
+
+def test_too_many_users_or_changes_are_refused() -> None:
+    with pytest.raises(ShapeError, match="500,000 users are too many: at most 100,000"):
+        user_changes(pulse(ShapeSettings(rate_rps=100_000)))
+    sawtooth = ",".join(["0", "1"] * 10)
+    with pytest.raises(ShapeError, match=r"would change 1,600,0\d\d times: at most 500,000"):
+        user_changes(make_shape("diurnal", ShapeSettings(rate_rps=40_000, day_profile=sawtooth)))
+
+
 # --- curve ----------------------------------------------------------------------------------------
 
 
@@ -231,6 +374,11 @@ def test_pulse_edges_are_drawn_exactly() -> None:
     base = (6 * 30 - 30 * 2) / 28
     expected = [[0, base], [10, base], [10, 30], [12, 30], [12, base], [30, base]]
     assert np.array(points) == pytest.approx(np.array(expected))
+
+
+def test_levels_are_drawn_as_steps() -> None:
+    points = rate_curve(steps(ShapeSettings(levels="1,5,2", duration_s=30)))
+    assert points == [[0, 1], [10, 1], [10, 5], [20, 5], [20, 2], [30, 2]]
 
 
 def test_too_many_pulses_are_drawn_as_means() -> None:

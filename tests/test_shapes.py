@@ -13,6 +13,9 @@ from shapes import SHAPES, Shape, ShapeError, ShapeSettings, make_shape
 from shapes.curve import MOST_POINTS, rate_curve
 from shapes.diurnal import DayTable
 from shapes.pulse import pulse
+from shapes.salvo import Salvo
+from shapes.steps import segment_at, segment_rows, segments_of
+from shapes.users import ROUNDING, user_changes, users_at
 
 VARIANTS: dict[str, tuple[str, ShapeSettings]] = {
     **{name: (name, ShapeSettings()) for name in SHAPES},
@@ -26,6 +29,9 @@ VARIANTS: dict[str, tuple[str, ShapeSettings]] = {
     "diurnal to zero": ("diurnal", ShapeSettings(amplitude=1.0, duration_s=13.0)),
     "diurnal by BurstGPT": ("diurnal", ShapeSettings(day_profile="burstgpt", duration_s=600.0)),
     "diurnal by weights": ("diurnal", ShapeSettings(day_profile="0, 0, 1, 5", duration_s=17.0)),
+    "steps up and down": ("steps", ShapeSettings(levels="1, 20, 0, 0.5, 20", duration_s=71.0)),
+    "one step": ("steps", ShapeSettings(levels="3", duration_s=12.5)),
+    "200 steps": ("steps", ShapeSettings(levels=",".join(map(str, range(200))), duration_s=33.3)),
 }
 RATE_SHAPES = [name for name, kind in SHAPES.items() if "rate_rps" in kind.reads]
 
@@ -40,9 +46,16 @@ def check_one_line(error: Exception) -> None:
     assert "\n" not in str(error)
 
 
+def edges_of(shape: Shape) -> set[float]:
+    """0, T, and the edges of bursts and segments."""
+    edges = {0.0, shape.duration_s}
+    edges |= {t for burst in shape.bursts() for t in (burst.start_s, burst.end_s)}
+    return edges | {segment.start_s for segment in segments_of(shape)}
+
+
 def around(shape: Shape) -> np.ndarray:
     """Moments before, in and after the load, with both sides of every edge."""
-    edges = [0.0, shape.duration_s, *(t for burst in shape.bursts() for t in (burst.start_s, burst.end_s))]
+    edges = sorted(edges_of(shape))
     near = [np.nextafter(edge, side) for edge in edges for side in (-np.inf, np.inf)]
     return np.sort(np.concatenate((edges, near, np.linspace(-5.0, shape.duration_s + 5.0, 2_003))))
 
@@ -77,7 +90,7 @@ def test_one_moment_and_many_moments_agree(shape: Shape) -> None:
 @variants()
 def test_expected_until_is_the_integral_of_the_rate(shape: Shape) -> None:
     """By the midpoint rule on stretches between edges, where the rate is smooth; jumps are in neither."""
-    edges = {0.0, shape.duration_s, *(t for b in shape.bursts() for t in (b.start_s, b.end_s))}
+    edges = edges_of(shape)
     if isinstance(shape, DayTable):
         edges |= set(np.linspace(0.0, shape.duration_s, len(shape.weights) + 1).tolist())
     for start, end in pairwise(sorted(edges)):
@@ -106,6 +119,94 @@ def test_the_drawn_curve_has_the_right_area_and_few_points(shape: Shape) -> None
     assert (points[0, 0], points[-1, 0]) == (0.0, shape.duration_s)
     area = np.trapezoid(points[:, 1], points[:, 0])
     assert area == pytest.approx(shape.mean_rate_rps * shape.duration_s, rel=1e-3)
+
+
+@variants()
+def test_segments_fill_the_load_without_a_gap(shape: Shape) -> None:
+    parts = segments_of(shape)
+    assert [part.id for part in parts] == list(range(len(parts)))
+    assert (parts[0].start_s, parts[-1].end_s) == (0.0, shape.duration_s)
+    assert all(one.end_s == two.start_s for one, two in pairwise(parts))
+    starts = [part.start_s for part in parts]
+    middles = [(part.start_s + part.end_s) / 2 for part in parts]
+    assert segment_at(shape, starts).tolist() == [part.id for part in parts]
+    assert segment_at(shape, middles).tolist() == [part.id for part in parts]
+    assert segment_at(shape, [-1.0, shape.duration_s]).tolist() == [0, len(parts) - 1]
+    rows = segment_rows(shape)
+    assert [(row["id"], row["start_s"], row["end_s"], row.get("level")) for row in rows] == [
+        (part.id, part.start_s, part.end_s, part.level) for part in parts
+    ]
+    assert {row["author"] for row in rows} == {"plan"}
+
+
+# --- users ----------------------------------------------------------------------------------------
+
+
+def check_changes(shape: Shape) -> None:
+    """The changes as a step function say the same as users_at: on both sides of every edge, and wherever no
+    change on a slope is closer than a millisecond.
+    """
+    changes = user_changes(shape)
+    at_s = np.array([at for at, _ in changes])
+    users = np.array([0, *(users for _, users in changes)])
+    assert at_s[0] == 0.0
+    assert at_s[-1] <= shape.duration_s
+    assert users[-1] == 0
+    assert np.all(np.diff(at_s) > 0)
+    assert np.all(np.diff(users[1:]) != 0)
+    assert users_at(shape, at_s).tolist() == users[1:].tolist()
+    edges = np.array(sorted(edges_of(shape)))
+    beside = np.concatenate([edges] + [np.nextafter(edges, side) for side in (-np.inf, np.inf)])
+    on_a_slope = at_s[~np.isin(at_s, edges)]
+    grid = np.linspace(-1.0, shape.duration_s + 1.0, 4_001)
+    near = np.searchsorted(on_a_slope, grid - 1e-3) != np.searchsorted(on_a_slope, grid + 1e-3)
+    for t in (beside, grid[~near]):
+        assert users[np.searchsorted(at_s, t, side="right")].tolist() == users_at(shape, t).tolist()
+    before = np.searchsorted(at_s, on_a_slope)  # 1 ms earlier the number has not been reached
+    clear = np.diff(at_s, prepend=-1.0)[before] > 2e-3
+    earlier = users_at(shape, on_a_slope[clear] - 1e-3)
+    assert earlier.tolist() == users[before][clear].tolist()
+
+
+@variants()
+def test_the_rate_is_read_as_whole_users(shape: Shape) -> None:
+    if isinstance(shape, Salvo):
+        for read in (lambda: users_at(shape, 0.0), lambda: user_changes(shape)):
+            with pytest.raises(
+                ShapeError, match=r"a salvo sends exact counts.* give another shape"
+            ) as refused:
+                read()
+            check_one_line(refused.value)
+        return
+    t = around(shape)
+    users = users_at(shape, t)
+    assert users.dtype == np.int64
+    assert np.all(np.abs(users - shape.rate_at(t)) <= 0.5 + 2 * ROUNDING)
+    assert users_at(shape, [-1.0, shape.duration_s]).tolist() == [0, 0]
+    assert users_at(shape, t[:4].reshape(2, 2)).shape == (2, 2)
+
+
+@variants()
+def test_changes_of_users_say_the_same_as_users_at(shape: Shape) -> None:
+    if not isinstance(shape, Salvo):
+        check_changes(shape)
+
+
+@pytest.mark.parametrize("name", [name for name in SHAPES if name != "salvo"])
+@settings(max_examples=60, deadline=None)
+@given(
+    duration_s=st.floats(12, 5_000),
+    rate_rps=st.floats(0.01, 300),
+    levels=st.lists(st.floats(0, 50), max_size=12),
+)
+def test_changes_of_users_are_right_for_any_mean(
+    name: str, duration_s: float, rate_rps: float, levels: list[float]
+) -> None:
+    text = ",".join(map(str, (*levels, 1.0)))
+    check_changes(make_shape(name, ShapeSettings(rate_rps=rate_rps, duration_s=duration_s, levels=text)))
+
+
+# --- means and settings ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", RATE_SHAPES)
@@ -161,7 +262,7 @@ number = st.none() | st.floats() | st.integers(-5, 500)
 words = (
     st.none()
     | st.text(max_size=30)
-    | st.sampled_from(["burstgpt", "1,2", "3s,30", "nan,1", "1e400,2", "0,0"])
+    | st.sampled_from(["burstgpt", "1,2", "3s,30", "nan,1", "1e400,2", "0,0", "1e-300", "7"])
 )
 
 
@@ -181,6 +282,7 @@ words = (
         salvo=words,
         amplitude=number,
         day_profile=words,
+        levels=words,
     )
 )
 def test_any_settings_make_a_sound_shape_or_a_shape_error(name: str, given_settings: ShapeSettings) -> None:
@@ -198,16 +300,16 @@ def test_any_settings_make_a_sound_shape_or_a_shape_error(name: str, given_setti
 def test_a_row_names_exactly_the_settings_it_heeds(name: str) -> None:
     kind = SHAPES[name]
     assert set(kind.reads) <= set(ShapeSettings.__dataclass_fields__)
-    everything = ShapeSettings(period_s=9, duty=0.1, salvo="1", amplitude=0.1, day_profile="1,2")
+    everything = ShapeSettings(period_s=9, duty=0.1, salvo="1", amplitude=0.1, day_profile="1,2", levels="1")
     assert set(kind.unread(everything)) == {
         field
-        for field in ("period_s", "duty", "salvo", "amplitude", "day_profile")
+        for field in ("period_s", "duty", "salvo", "amplitude", "day_profile", "levels")
         if field not in kind.reads
     }
 
 
 def test_an_unknown_shape_is_refused_with_the_known_ones() -> None:
     with pytest.raises(
-        ShapeError, match="no shape 'spikes': choose from uniform, pulse, mixed, salvo, diurnal"
+        ShapeError, match="no shape 'spikes': choose from uniform, pulse, mixed, salvo, diurnal, steps"
     ):
         make_shape("spikes", ShapeSettings())
