@@ -15,7 +15,7 @@ from runlog.record import RequestRecord
 ZERO_GAP_S = 0.0001
 """Gaps below this are told as zero: the events came in one piece."""
 
-_KEPT_HEADERS = ("content-encoding", "content-type", "server", "via")
+_KEPT_HEADERS = ("content-encoding", "content-type", "location", "server", "via")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,8 @@ class Finished:
     """What came of one request: its record, and its chunk gaps as little-endian float32 seconds.
 
     `streamed` is False when the server answered in one piece; `malformed_events` counts events that were no
-    JSON of a completion; `answer_headers` holds those that tell about the way: encoding, type, server, via.
+    JSON of a completion; `answer_headers` holds those that tell about the way: encoding, type, location,
+    server, via.
     """
 
     record: RequestRecord
@@ -52,8 +53,13 @@ def finished(
     request: Request, target: Target, sending: Sending, judged: Judgement, verdict: Verdict
 ) -> Finished:
     """Put it all into a record. Tokens are the server's count, else (marked "events") the events with
-    output."""
+    output.
+
+    A success that came in one piece, asked for so or not, has no first token, hence neither TTFT nor TPOT;
+    its last token is the answer's end, also when its tokens show no output.
+    """
     usage, streamed = judged.usage, judged.streamed
+    whole = streamed is False and verdict.outcome == "succeeded"
     output_tokens, tokens_from = usage.output_tokens, "usage"
     if not output_tokens and judged.output_events and streamed:
         output_tokens, tokens_from = judged.output_events, "events"
@@ -81,7 +87,7 @@ def finished(
         first_byte_at_s=at_s(sending.first_byte_ns),
         first_token_at_s=at_s(judged.first_output_ns),
         first_answer_at_s=at_s(judged.first_answer_ns),
-        last_token_at_s=at_s(judged.last_output_ns),
+        last_token_at_s=at_s(sending.ended_ns if whole else judged.last_output_ns),
         ended_at_s=at_s(sending.ended_ns),
         outcome=verdict.outcome,
         failure_class=verdict.failure_class,

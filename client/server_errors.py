@@ -22,6 +22,9 @@ class ServerError:
     code: int | None = None
 
 
+NO_MESSAGE = "error without a message"
+"""Stands for the text of an error that gave none."""
+
 REJECTION_STATUSES = frozenset({429, 503, 529})
 """Too many requests, service unavailable, overloaded: the server turned the request away."""
 
@@ -90,7 +93,7 @@ def _from_object(error: Mapping[str, object]) -> ServerError:
     if isinstance(raw_code, str) and not raw_code.isdigit():
         kind = f"{kind} {raw_code}".strip()
     message = _text(error.get("message"))
-    return ServerError(message or kind or "error without a message", kind, _code(raw_code))
+    return ServerError(message or kind or NO_MESSAGE, kind, _code(raw_code))
 
 
 def _detail(detail: object) -> str:

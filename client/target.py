@@ -11,6 +11,7 @@ _VERSION = re.compile(r"v\d+\w*")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 _ENDPOINT = "/chat/completions"
+_MODELS = "/models"
 _OURS = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding"})
 
 
@@ -66,12 +67,20 @@ class Target:
     @property
     def path(self) -> str:
         """The endpoint's path with the query, if the address has one."""
+        return self._path_of(_ENDPOINT)
+
+    @property
+    def models_path(self) -> str:
+        """The path of the list of models, beside the endpoint."""
+        return self._path_of(_MODELS)
+
+    def _path_of(self, endpoint: str) -> str:
         parts = self._parts()
         path = re.sub(r"/{2,}", "/", parts.path).rstrip("/")
         path = path.removesuffix(_ENDPOINT)
         if not _VERSION.fullmatch(path.rpartition("/")[2]):
             path += "/v1"
-        return f"{path}{_ENDPOINT}" + (f"?{parts.query}" if parts.query else "")
+        return f"{path}{endpoint}" + (f"?{parts.query}" if parts.query else "")
 
     @property
     def authority(self) -> str:
@@ -82,6 +91,20 @@ class Target:
     @property
     def url(self) -> str:
         return f"{'https' if self.tls else 'http'}://{self.authority}{self.path}"
+
+    @property
+    def url_told(self) -> str:
+        """`url` for logs and messages: what a query says is left out, for some hold keys."""
+        return self._told(self.path)
+
+    @property
+    def models_url_told(self) -> str:
+        """The address of the list of models, likewise."""
+        return self._told(self.models_path)
+
+    def _told(self, path: str) -> str:
+        scheme = "https" if self.tls else "http"
+        return re.sub(r"=[^&#]*", "=…", f"{scheme}://{self.authority}{path}")
 
     def all_headers(self) -> dict[str, str]:
         """The caller's headers and the key as a bearer token, unless the caller sets Authorization."""
@@ -95,14 +118,21 @@ class Target:
 
     def head(self) -> bytes:
         """The start of every request's head; the request adds its id, its length and the blank line."""
+        defaults = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
+        return self._head(f"POST {self.path}", defaults)
+
+    def models_request(self) -> bytes:
+        """The whole request for the list of models."""
+        return self._head(f"GET {self.models_path}", {"Accept": "application/json"}) + b"\r\n"
+
+    def _head(self, start: str, defaults: Mapping[str, str]) -> bytes:
         lines = [
-            f"POST {self.path} HTTP/1.1",
+            f"{start} HTTP/1.1",
             f"Host: {self.authority}",
             "Accept-Encoding: identity",
             *(f"{name}: {value}" for name, value in self.all_headers().items()),
         ]
         named = {name.lower() for name in self.headers}
-        defaults = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
         lines += [f"{name}: {value}" for name, value in defaults.items() if name.lower() not in named]
         return "\r\n".join([*lines, ""]).encode("latin-1")
 

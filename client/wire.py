@@ -56,7 +56,8 @@ _BY_ERRNO = {
 def connect_error(error: OSError | ValueError) -> ConnectError:
     """The failure class of what the system said about connecting."""
     if isinstance(error, ssl.SSLError):
-        return ConnectError("tls_failure", f"TLS handshake failed: {error.reason or error}")
+        why = " ".join(filter(None, (error.reason or str(error), getattr(error, "verify_message", ""))))
+        return ConnectError("tls_failure", f"TLS handshake failed: {why}")
     if isinstance(error, socket.gaierror | UnicodeError):
         return ConnectError("dns_failure", f"name not resolved: {getattr(error, 'strerror', 'malformed')}")
     if isinstance(error, TimeoutError):

@@ -175,7 +175,8 @@ class ByteServer:
         sock.settimeout(None)
         head, _, body = data.partition(b"\r\n\r\n")
         lines = [line.lower() for line in head.split(b"\r\n")]
-        length = next(int(line.split(b":")[1]) for line in lines if line.startswith(b"content-length:"))
+        lengths = (int(line.split(b":")[1]) for line in lines if line.startswith(b"content-length:"))
+        length = next(lengths, 0)
         while len(body) < length:
             piece = sock.recv(65536)
             if not piece:

@@ -21,7 +21,11 @@ ANSWER = b"".join(
 
 
 class FreezingServer(socketserver.ThreadingTCPServer):
-    """Frozen from `freeze_from_s` for `freeze_s` seconds, counted from its first request."""
+    """Frozen from `freeze_from_s` for `freeze_s` seconds, counted from its second completion: the load's
+    first.
+
+    The first is the preflight's.
+    """
 
     daemon_threads = True
     block_on_close = False
@@ -31,7 +35,8 @@ class FreezingServer(socketserver.ThreadingTCPServer):
     def __init__(self, freeze_from_s: float, freeze_s: float) -> None:
         super().__init__(("127.0.0.1", 0), _Answer)
         self._freeze_from_s, self._freeze_s = freeze_from_s, freeze_s
-        self._first_at: float | None = None
+        self._completions = 0
+        self._first_at = 0.0
         self._lock = threading.Lock()
 
     @property
@@ -40,8 +45,11 @@ class FreezingServer(socketserver.ThreadingTCPServer):
 
     def wait_while_frozen(self) -> None:
         with self._lock:
-            if self._first_at is None:
+            self._completions += 1
+            if self._completions == 2:
                 self._first_at = time.monotonic()
+            if self._completions < 2:
+                return
         frozen_since = time.monotonic() - self._first_at - self._freeze_from_s
         if 0 <= frozen_since < self._freeze_s:
             time.sleep(self._freeze_s - frozen_since)
@@ -52,6 +60,9 @@ class _Answer(socketserver.StreamRequestHandler):
 
     def handle(self) -> None:
         while head := self._read_head():
+            if b"content-length" not in head:
+                self.wfile.write(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
+                continue
             self.rfile.read(int(head[b"content-length"]))
             self.server.wait_while_frozen()
             self.wfile.write(

@@ -266,13 +266,14 @@ def test_a11_tokens_that_were_held_back() -> None:
     assert (record.ttft_s, record.tpot_s, record.e2e_s, record.output_events) == (None, None, None, 0)
 
 
+@pytest.mark.parametrize("text", ["all", ""])
 @pytest.mark.parametrize("stream", [True, False])
-def test_a13_an_answer_in_one_piece(stream: bool) -> None:
+def test_a13_an_answer_in_one_piece(stream: bool, text: str) -> None:
     body = json.dumps(
         {
             "object": "chat.completion",
             "choices": [
-                {"index": 0, "message": {"role": "assistant", "content": "all"}, "finish_reason": "stop"}
+                {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
             ],
             "usage": {"prompt_tokens": 9, "completion_tokens": 5},
         }
@@ -289,6 +290,7 @@ def test_a13_an_answer_in_one_piece(stream: bool) -> None:
     )
     assert record.e2e_s is not None
     assert record.e2e_s > 0.03
+    assert record.last_token_at_s == record.ended_at_s
 
 
 @pytest.mark.parametrize(
