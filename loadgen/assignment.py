@@ -6,45 +6,72 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from loadgen.plan import Plan
+from shapes.lengths import Lengths
 
 
 @dataclass(frozen=True)
 class Assignment:
     """A worker's part: whom to send to, how, for how long, and its place among the workers. It holds no API
     key.
+
+    `users` holds [at_s, users] in a closed loop; lengths and seed serve what no schedule holds: users, probes
+    and the warm-up.
     """
 
     run_id: str
+    runs_dir: str
     worker: int
     workers: int
     target: str
     model: str
     dialect: str
     connections: str
+    stream: bool
     duration_s: float
     drain_s: float
     first_token_limit_s: float
     stall_limit_s: float
     total_limit_s: float
+    load: str
+    users: list[list[float]]
+    warmup: int
+    probes_rps: float | None
+    seed: int
+    input_lengths: Lengths
+    output_lengths: Lengths
 
     def as_message(self) -> dict[str, Any]:
         return asdict(self)
 
+    @classmethod
+    def from_message(cls, data: dict[str, Any]) -> Assignment:
+        lengths = {name: Lengths(**data[name]) for name in ("input_lengths", "output_lengths")}
+        return cls(**(data | lengths))
 
-def assignment_for(plan: Plan, worker: int, workers: int) -> Assignment:
+
+def assignment_for(plan: Plan, run_id: str, worker: int, workers: int) -> Assignment:
     """The part of worker number `worker` of `workers` in a plan."""
     settings = plan.settings
     return Assignment(
-        run_id=plan.info.run_id,
+        run_id=run_id,
+        runs_dir=settings.runs_dir,
         worker=worker,
         workers=workers,
         target=settings.target,
         model=settings.model,
         dialect=settings.dialect,
         connections=settings.connections,
+        stream=settings.stream,
         duration_s=plan.info.duration_s,
         drain_s=settings.drain_s,
         first_token_limit_s=settings.first_token_limit_s,
         stall_limit_s=settings.stall_limit_s,
         total_limit_s=settings.total_limit_s,
+        load=settings.load,
+        users=plan.info.users_curve,
+        warmup=settings.warmup,
+        probes_rps=settings.probes_rps,
+        seed=settings.seed,
+        input_lengths=settings.input_lengths,
+        output_lengths=settings.output_lengths,
     )

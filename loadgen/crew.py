@@ -25,9 +25,9 @@ class Worker:
     """One worker: its Locust client id, its index in this run, and what it has said so far."""
 
     client_id: str
-    index: int
-    host: str = ""
-    pid: int = 0
+    index: int = -1
+    identity: dict[str, Any] = field(default_factory=dict)
+    busy_with: str | None = None
     clock_offset_ns: int = 0
     clock_uncertainty_ns: int | None = None
     ready: bool = False
@@ -45,13 +45,18 @@ class Worker:
         """Nothing more will come from it: it is done or lost."""
         return self.done or self.lost_at_s is not None
 
+    def __str__(self) -> str:
+        name = f"worker {self.index}" if self.index >= 0 else "a worker"
+        place = f"{self.identity['host']}, pid {self.identity['pid']}" if self.identity else self.client_id
+        return f"{name} ({place})"
+
     def info(self, planned: int, kept: int) -> WorkerInfo:
         """What run.json says of this worker."""
         uncertainty_ns = self.clock_uncertainty_ns
         return WorkerInfo(
             index=self.index,
-            host=self.host,
-            pid=self.pid,
+            host=self.identity.get("host", ""),
+            pid=self.identity.get("pid", 0),
             clock_offset_s=self.clock_offset_ns / 1e9,
             clock_uncertainty_s=None if uncertainty_ns is None else uncertainty_ns / 1e9,
             cpu_peak_ratio=self.own_error.get("cpu_peak_ratio"),
@@ -63,9 +68,7 @@ class Worker:
 
 
 def compare_clocks(worker: Worker, ask: Callable[[int], None]) -> bool:
-    """Ask for the worker's clock several times; False when it does not answer. `ask` sends one numbered
-    question.
-    """
+    """Ask a worker several times for its clock; False when it does not answer. `ask` sends one question."""
     for number in range(CLOCK_QUESTIONS):
         worker.clock_number = number
         worker.clock_answer.clear()
@@ -79,12 +82,12 @@ def compare_clocks(worker: Worker, ask: Callable[[int], None]) -> bool:
 
 
 def take_clock_answer(worker: Worker, answer: dict[str, Any]) -> None:
-    """Use one answer: its offset if its round trip is the shortest so far."""
+    """Use one answer: who the worker is, and its offset if this round trip is the shortest so far."""
     if answer["number"] != worker.clock_number:
         return
-    now_ns = clock.monotonic_ns()
-    half_trip_ns = (now_ns - worker.clock_asked_ns) // 2
-    if answer["boot_id"] == clock.BOOT_ID:
+    half_trip_ns = (clock.monotonic_ns() - worker.clock_asked_ns) // 2
+    worker.identity, worker.busy_with = answer["identity"], answer["busy_with"]
+    if worker.identity["boot_id"] == clock.BOOT_ID:
         worker.clock_offset_ns, worker.clock_uncertainty_ns = 0, 0
     elif worker.clock_uncertainty_ns is None or half_trip_ns < worker.clock_uncertainty_ns:
         worker.clock_offset_ns = answer["monotonic_ns"] - (worker.clock_asked_ns + half_trip_ns)

@@ -17,8 +17,8 @@ from gevent.event import Event
 from gevent.pool import Group
 
 from client import clock
+from loadgen.arrival import Arrival
 from loadgen.drain import drain
-from loadgen.plan import Arrival
 
 ARM_AHEAD_S = 2.0
 ARM_AT_MOST = 2_000
@@ -81,8 +81,15 @@ class Dispatcher:
         return len(self._in_flight)
 
     def add(self, arrivals: Iterable[Arrival], *, last: bool) -> None:
-        """Hand over more arrivals, in order; `last` says that no more will come."""
-        self._due.extend(_Due(arrival) for arrival in arrivals)
+        """Hand over more arrivals, in order; `last` says that no more slices will come.
+
+        Usually they are later than all before; an amendment may put some in between.
+        """
+        added = [_Due(arrival) for arrival in arrivals]
+        in_between = bool(self._due and added and added[0].arrival.at_s < self._due[-1].arrival.at_s)
+        self._due.extend(added)
+        if in_between:
+            self._due = deque(sorted(self._due, key=lambda due: due.arrival.at_s))
         self._complete = self._complete or last
         self._news.set()
 

@@ -15,31 +15,30 @@ from client import clock
 from loadgen.crew import Worker
 from loadgen.plan import Plan
 from loadgen.recorder import RecordKeeper
+from loadgen.shares import Shares
 from runlog.folder import SCHEDULE_CSV, EventLog, RunInfo, create_folder, write_run_info
+from runlog.journal import JOURNAL_NAMES, JOURNALS, read_journal
 from runlog.record import OUTCOMES, RequestRecord
 
 
 class Ledger:
-    """One run's folder. `plan.info.run_id` is the folder's name, made unique."""
+    """One run's folder. `info.run_id` is the folder's name: the plan's, made unique."""
 
     def __init__(self, plan: Plan, runs_dir: Path) -> None:
         """Make the folder with schedule.csv and run.json. Raises RunFolderError when it cannot be made."""
+        self._schedule = plan.schedule
         self.folder, run_id = create_folder(runs_dir, plan.info.run_id)
-        self.plan = replace(plan, info=replace(plan.info, run_id=run_id))
+        self.info = replace(plan.info, run_id=run_id)
         (self.folder / SCHEDULE_CSV).write_bytes(plan.schedule.to_csv_bytes())
-        write_run_info(self.folder, self.plan.info)
+        write_run_info(self.folder, self.info)
         self._keeper = RecordKeeper(self.folder, len(plan.schedule))
         self._events = EventLog(self.folder)
         self._closed = False
 
-    @property
-    def info(self) -> RunInfo:
-        return self.plan.info
-
-    def started(self, started_at: str, workers: Sequence[Worker]) -> None:
+    def started(self, started_at: str, crew: Sequence[Worker], shares: Shares) -> None:
         """Note the wall time of the start moment and who takes part."""
-        self.plan = replace(self.plan, info=replace(self.info, started_at=started_at))
-        write_run_info(self.folder, self._info(workers))
+        self.info = replace(self.info, started_at=started_at)
+        write_run_info(self.folder, self._counted(crew, shares))
 
     def take(self, worker: Worker, batch: dict[str, Any]) -> bool:
         """Write one batch of records; False when it is written already or comes after the end."""
@@ -49,27 +48,50 @@ class Ledger:
         """One line in events.csv."""
         self._events.add(at_s, kind, None if worker is None else worker.index, text)
 
-    def close(self, workers: Sequence[Worker], stop_reason: str | None) -> None:
-        """Give every arrival without a record one as not sent, and write the final run.json."""
+    def amend(self, start_s: float, author: str) -> int:
+        """Add a segment that changes the plan from `start_s` on; returns its id."""
+        segment = len(self.info.segments)
+        row = {"id": segment, "start_s": start_s, "end_s": self.info.duration_s, "author": author}
+        self.info = replace(self.info, segments=[*self.info.segments, row])
+        return segment
+
+    def close(self, crew: Sequence[Worker], shares: Shares, stop_reason: str | None) -> None:
+        """Take what lost workers left in journals, give every other arrival a record, write run.json."""
         self._closed = True
+        self._take_journals(crew)
         for k in self._keeper.missing():
-            self._keeper.add(self._never_sent(k, workers))
+            self._keeper.add(self._never_sent(k, crew, shares))
+        if self._keeper.dropped:
+            text = f"{self._keeper.dropped} second records of reassigned requests were left out"
+            self._events.add(self.info.duration_s, "notice", None, text)
         self._keeper.close()
         self._events.close()
         final = replace(
-            self._info(workers),
+            self._counted(crew, shares),
             state="finished" if stop_reason is None else "stopped",
             stop_reason=stop_reason,
             ended_at=clock.utc_iso(),
         )
         write_run_info(self.folder, final)
 
-    def _never_sent(self, k: int, workers: Sequence[Worker]) -> RequestRecord:
-        worker = workers[k % len(workers)] if workers else None
+    def _take_journals(self, crew: Sequence[Worker]) -> None:
+        """The journals of lost workers, where they lie on this machine, hold what did not reach us."""
+        lost = {worker.index for worker in crew if worker.lost_at_s is not None}
+        known, self._keeper.dropped = self._keeper.dropped, 0
+        for path in sorted((self.folder / JOURNALS).glob(JOURNAL_NAMES)) if lost else ():
+            header, rows = read_journal(path)
+            if header.worker in lost:
+                for row, gaps in rows:
+                    self._keeper.add_row(row, gaps)
+        self._keeper.dropped = known  # a journal repeats what came in before
+
+    def _never_sent(self, k: int, crew: Sequence[Worker], shares: Shares) -> RequestRecord:
+        worker = next((worker for worker in crew if worker.index == shares.owner(k)), None)
         lost = worker is not None and worker.lost_at_s is not None
-        schedule = self.plan.schedule
+        schedule = self._schedule
         return RequestRecord(
             arrival=k,
+            segment=int(schedule.segment[k]),
             request_id=f"{self.info.run_id}-{k}",
             worker=None if worker is None else worker.index,
             name=schedule.name[k],
@@ -80,22 +102,20 @@ class Ledger:
             asked_output_tokens=int(schedule.asked_output_tokens[k]),
         )
 
-    def _info(self, workers: Sequence[Worker]) -> RunInfo:
+    def _counted(self, crew: Sequence[Worker], shares: Shares) -> RunInfo:
         counts = self._keeper.counts
-        planned = len(self.plan.schedule)
         return replace(
             self.info,
             counts={
-                "planned": planned,
-                "kept": int((self._keeper.kept > 0).sum()),
+                "planned": len(self._schedule),
+                "kept": int(self._keeper.kept.sum()),
                 "sent": sum(counts.values()) - counts["not_sent"],
                 **{outcome: counts[outcome] for outcome in OUTCOMES},
             },
             workers=[
                 worker.info(
-                    planned=len(range(worker.index, planned, len(workers))),
-                    kept=self._keeper.kept_by_worker[worker.index],
+                    planned=len(shares.of(worker.index)), kept=self._keeper.kept_by_worker[worker.index]
                 )
-                for worker in workers
+                for worker in crew
             ],
         )

@@ -12,10 +12,12 @@ import os
 import re
 from argparse import Namespace
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from client.dialects import DIALECTS
+from loadgen.probes import parse_probes
+from loadgen.valves import Valves
 from shapes import SHAPES, ShapeSettings
 from shapes.arrivals import ARRIVALS
 from shapes.errors import LoadRuleError
@@ -80,6 +82,19 @@ def positive(text: str) -> float:
     return value
 
 
+def ratio(text: str) -> float:
+    """A number above 0 and at most 1."""
+    value = positive(text)
+    if value > 1:
+        raise ValueError(f"{text!r} must be above 0 and at most 1")
+    return value
+
+
+def yes(text: str) -> bool:
+    """True for "true"."""
+    return text == "true"
+
+
 def whole(text: str) -> int:
     """A whole number that is not negative."""
     if not re.fullmatch(r"\d+", text.strip()):
@@ -87,18 +102,30 @@ def whole(text: str) -> int:
     return int(text)
 
 
+YES_OR_NO = ("false", "true")
 _SHAPES_HELP = "; ".join(f"{name}: {kind.summary}" for name, kind in SHAPES.items())
 _ARRIVALS_HELP = "; ".join(f"{name}: {kind.summary}" for name, kind in ARRIVALS.items())
 
 OPTIONS: tuple[Option, ...] = (
     Option("--model", "", "Model to ask for, as the server names it"),
     Option("--shape", "uniform", f"How the rate moves over time. {_SHAPES_HELP}", choices=tuple(SHAPES)),
-    Option("--rate", "6", "Mean rate in requests per second; the same for every shape", positive),
+    Option(
+        "--load",
+        "open",
+        "open: requests go out at their moments, whatever the server does; closed: users, each with one "
+        "request at a time, so that a slow server slows the load",
+        choices=("open", "closed"),
+    ),
+    Option("--rate", "6", "open: mean rate in requests per second, the same for every shape", positive),
+    Option("--load-users", "10", "closed: mean number of users, in the place of --rate", positive),
     Option(
         "--arrivals",
         "auto",
         f"How requests scatter round the rate. auto: constant for a salvo, else poisson; {_ARRIVALS_HELP}",
         choices=("auto", *ARRIVALS),
+    ),
+    Option(
+        "--cv", "", "gamma arrivals: standard deviation / mean of the gaps; above 1 is burstier (2)", positive
     ),
     Option(
         "--seed",
@@ -114,6 +141,9 @@ OPTIONS: tuple[Option, ...] = (
     Option("--lead", "", "pulse, mixed: seconds until the first burst starts (half a period)", seconds),
     Option(
         "--salvo", "", 'salvo: quiet times and counts, such as "3s,30,5s,60": 30 at once after 3 s, then 60'
+    ),
+    Option(
+        "--levels", "", "steps: rates (open) or numbers of users (closed), one after the other: 1,10,20,50"
     ),
     Option("--amplitude", "", "diurnal: swing of the sine round the mean, 0 to 1 (0.8)", number),
     Option(
@@ -144,6 +174,23 @@ OPTIONS: tuple[Option, ...] = (
         "reuse: keep connections alive; fresh: a new connection for every request",
         choices=("reuse", "fresh"),
     ),
+    Option(
+        "--no-stream", "false", "true: answers in one piece; there is no time to first token", yes, YES_OR_NO
+    ),
+    Option("--warmup", "0", "Requests that each worker sends before the start, outside all figures", whole),
+    Option(
+        "--probes",
+        "",
+        'Small requests beside the load, such as "1/s": they show recovery where it is quiet',
+        parse_probes,
+    ),
+    Option("--confirm-target", "", "Name the host again to load a target in the public internet"),
+    Option("--max-requests", "", "Safety valve: end the run after this many requests", whole),
+    Option(
+        "--max-total-tokens", "", "Safety valve: end the run after this many input and output tokens", whole
+    ),
+    Option("--stop-at-failure-ratio", "", "Safety valve: end the run when this share failed, 0 to 1", ratio),
+    Option("--reassign", "false", "true: a lost worker's requests are sent by the others", yes, YES_OR_NO),
     Option("--run-name", "", "Name of the run in its report and folder (the shape's name)"),
     Option("--runs-dir", "runs", "Folder that receives one folder per run"),
 )
@@ -170,6 +217,14 @@ class RunSettings:
     connections: str
     run_name: str
     runs_dir: str
+    load: str = "open"
+    cv: float | None = None
+    stream: bool = True
+    warmup: int = 0
+    probes_rps: float | None = None
+    confirm_target: str = ""
+    valves: Valves = field(default_factory=Valves)
+    reassign: bool = False
 
 
 def add_to_parser(parser: Any) -> None:
@@ -201,8 +256,9 @@ def read_settings(parsed: Namespace, host: str | None, shape: str | None = None)
     shape = shape or values["shape"]
     run_time_s = getattr(parsed, "run_time", None)
     duration_s = float(run_time_s) if run_time_s else None if shape == "salvo" else DEFAULT_DURATION_S
+    closed = values["load"] == "closed"
     shape_settings = ShapeSettings(
-        rate_rps=values["rate"],
+        rate_rps=values["load_users"] if closed else values["rate"],
         duration_s=duration_s,
         period_s=values["period"],
         peak_ratio=values["peak_ratio"],
@@ -211,6 +267,7 @@ def read_settings(parsed: Namespace, host: str | None, shape: str | None = None)
         base=values["base"],
         lead_s=values["lead"],
         salvo=values["salvo"] or None,
+        levels=values["levels"] or None,
         amplitude=values["amplitude"],
         day_profile=values["day_profile"] or None,
     )
@@ -234,6 +291,16 @@ def read_settings(parsed: Namespace, host: str | None, shape: str | None = None)
             connections=values["connections"],
             run_name=values["run_name"] or shape,
             runs_dir=values["runs_dir"],
+            load=values["load"],
+            cv=values["cv"],
+            stream=not values["no_stream"],
+            warmup=values["warmup"],
+            probes_rps=values["probes"],
+            confirm_target=values["confirm_target"] or "",
+            valves=Valves(
+                values["max_requests"], values["max_total_tokens"], values["stop_at_failure_ratio"]
+            ),
+            reassign=values["reassign"],
         )
     except LoadRuleError as error:
         raise OptionError(str(error)) from error

@@ -11,37 +11,28 @@ from __future__ import annotations
 import hashlib
 import platform
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 
 import numpy as np
 import orjson
 
+from loadgen.arrival import Arrival
 from loadgen.options import RunSettings
 from runlog.folder import RunInfo
 from shapes import make_shape
 from shapes.arrivals import arrivals_named
 from shapes.curve import rate_curve
-from shapes.schedule import Schedule, draw_schedule
+from shapes.schedule import Schedule, draw_schedule, empty_schedule
+from shapes.steps import segment_at, segment_rows
+from shapes.users import user_changes
 
 SLICE_S = 10.0
 """Length of a slice of the schedule."""
 
 AHEAD_S = 60.0
 """How far ahead of its time a slice is sent."""
-
-
-@dataclass(frozen=True)
-class Arrival:
-    """One request that is due: its index in schedule.csv, its moment, and what to ask for."""
-
-    index: int
-    at_s: float
-    name: str
-    input_tokens: int
-    output_tokens: int
-    prompt_seed: int
 
 
 @dataclass(frozen=True)
@@ -63,18 +54,21 @@ class Plan:
 
     @property
     def slice_count(self) -> int:
+        """How many slices hold all that may be sent: up to the end of the load, or of --max-requests."""
+        limit = self.settings.valves.max_requests
+        if self.settings.load == "closed":
+            return 0
+        if limit is not None and limit < len(self.schedule):
+            return int(self.schedule.at_s[max(limit - 1, 0)] // SLICE_S) + 1
         return int(np.ceil(self.info.duration_s / SLICE_S))
 
-    def slice_part(self, number: int, worker: int, workers: int) -> SlicePart:
-        """Worker `worker`'s arrivals in [number, number + 1) x SLICE_S."""
-        at_s = self.schedule.at_s
-        first, last = np.searchsorted(at_s, [number * SLICE_S, (number + 1) * SLICE_S])
-        mine = [k for k in range(int(first), int(last)) if k % workers == worker]
-        packed = orjson.dumps([_row(self.schedule, k) for k in mine])
+    def slice_part(self, number: int, arrivals: Iterable[int], segment: int | None = None) -> SlicePart:
+        """These arrivals, packed as one worker's part of slice `number`; an amendment gives its `segment`."""
+        packed = orjson.dumps([_row(self.schedule, int(k), segment) for k in arrivals])
         return SlicePart(number, packed, hashlib.sha256(packed).hexdigest())
 
 
-def _row(schedule: Schedule, k: int) -> list[object]:
+def _row(schedule: Schedule, k: int, segment: int | None) -> list[object]:
     return [
         k,
         round(float(schedule.at_s[k]) * 1e6),
@@ -82,6 +76,7 @@ def _row(schedule: Schedule, k: int) -> list[object]:
         int(schedule.asked_input_tokens[k]),
         int(schedule.asked_output_tokens[k]),
         int(schedule.prompt_seed[k]),
+        int(schedule.segment[k]) if segment is None else segment,
     ]
 
 
@@ -89,17 +84,25 @@ def unpack(part: SlicePart) -> Iterator[Arrival]:
     """The arrivals of a slice part in order. Raises ValueError when the bytes do not match their digest."""
     if hashlib.sha256(part.packed).hexdigest() != part.sha256:
         raise ValueError(f"slice {part.number} of the schedule does not match its digest")
-    for index, at_us, name, input_tokens, output_tokens, prompt_seed in orjson.loads(part.packed):
-        yield Arrival(index, at_us / 1e6, name, input_tokens, output_tokens, prompt_seed)
+    for index, at_us, *rest in orjson.loads(part.packed):
+        yield Arrival(index, at_us / 1e6, *rest)
 
 
 def make_plan(settings: RunSettings, run_id: str, options: dict[str, str], command: Sequence[str]) -> Plan:
-    """Draw the schedule and describe the run. Raises ShapeError when the shape's settings do not fit
-    together.
+    """Draw the schedule and describe the run. In a closed loop the users decide, and the schedule is empty.
+
+    Raises ShapeError when the settings do not fit together.
     """
     shape = make_shape(settings.shape, settings.shape_settings)
-    arrivals = arrivals_named(settings.arrivals)
-    schedule = draw_schedule(shape, arrivals, settings.seed, settings.input_lengths, settings.output_lengths)
+    arrivals = arrivals_named(settings.arrivals, settings.cv)
+    closed = settings.load == "closed"
+    users = user_changes(shape) if closed else []
+    schedule = (
+        empty_schedule()
+        if closed
+        else draw_schedule(shape, arrivals, settings.seed, settings.input_lengths, settings.output_lengths)
+    )
+    schedule = replace(schedule, segment=segment_at(shape, schedule.at_s))
     info = RunInfo(
         run_id=run_id,
         name=settings.run_name,
@@ -112,10 +115,12 @@ def make_plan(settings: RunSettings, run_id: str, options: dict[str, str], comma
         drain_s=settings.drain_s,
         command=list(command),
         options=dict(options),
-        mean_rate_rps=shape.mean_rate_rps,
+        load=settings.load,
+        mean_rate_rps=None if closed else shape.mean_rate_rps,
+        users_curve=[[float(at_s), float(count)] for at_s, count in users],
         bursts=[[burst.start_s, burst.end_s] for burst in shape.bursts()],
-        rate_curve=rate_curve(shape),
-        segments=[{"id": 0, "start_s": 0.0, "end_s": shape.duration_s, "author": "plan"}],
+        rate_curve=[] if closed else rate_curve(shape),
+        segments=segment_rows(shape),
         slo=settings.slo,
         schedule_sha256=schedule.sha256(),
         counts={"planned": len(schedule)},

@@ -1,13 +1,15 @@
 """Records on their way: from a worker in numbered batches to the master, which writes them and acknowledges.
 
 A batch stays with the worker until it is acknowledged and is sent again if that takes too long; the master
-takes each batch once. So a slow or reconnecting link loses nothing and counts nothing twice.
+takes each batch once and each arrival once. So a slow or reconnecting link loses nothing and counts nothing
+twice. Before that every record goes into the worker's journal, a file of its own, which outlives the master.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,56 +19,88 @@ from gevent.event import Event
 
 from client import clock
 from runlog.folder import RecordWriter
-from runlog.record import COLUMNS, RequestRecord, to_row
+from runlog.journal import JournalWriter
+from runlog.record import COLUMNS, OUTSIDE_THE_LOAD, RequestRecord, to_row
 
 BATCH_EVERY_S = 0.5
 BATCH_ROWS = 500
 RESEND_AFTER_S = 5.0
 
 _ARRIVAL = COLUMNS.index("arrival")
+_NAME = COLUMNS.index("name")
 _OUTCOME = COLUMNS.index("outcome")
+_REQUEST_ID = COLUMNS.index("request_id")
 _WORKER = COLUMNS.index("worker")
 
 
 class RecordSender:
-    """A worker's end. `send` ships one batch message; `status` adds the worker's counters to it."""
+    """A worker's end. `send` ships one batch message; `status` adds the worker's counters to it.
 
-    def __init__(self, send: Callable[[dict[str, Any]], None], status: Callable[[], dict[str, int]]) -> None:
+    A batch without rows is a sign of life. `silent_s` tells how long the master has acknowledged nothing.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[dict[str, Any]], None],
+        status: Callable[[], dict[str, int]],
+        journal: Path,
+        run_id: str,
+        worker: int,
+    ) -> None:
         self._send = send
         self._status = status
+        self.journal = journal
+        self._journal = JournalWriter(journal, run_id, worker)
         self._rows: list[list[str]] = []
         self._gaps: list[bytes] = []
         self._batch = 0
         self._unacknowledged: dict[int, tuple[dict[str, Any], int]] = {}
         self._all_safe = Event()
+        self._heard_ns = clock.monotonic_ns()
         self._loop = gevent.spawn(self._send_regularly)
 
+    @property
+    def silent_s(self) -> float:
+        """Seconds since the master last acknowledged anything."""
+        return (clock.monotonic_ns() - self._heard_ns) / 1e9
+
     def add(self, record: RequestRecord, gaps_f32: bytes = b"") -> None:
-        """Queue one record with its chunk gaps."""
-        self._rows.append(to_row(record))
+        """Write one record with its chunk gaps into the journal and queue it for the master."""
+        row = to_row(record)
+        self._journal.append_row(row, gaps_f32)
+        self._journal.flush()
+        self._rows.append(row)
         self._gaps.append(gaps_f32)
         if len(self._rows) >= BATCH_ROWS:
             self._send_batch()
 
     def acknowledged(self, batch: int) -> None:
         """The master has written `batch`."""
+        self._heard_ns = clock.monotonic_ns()
         self._unacknowledged.pop(batch, None)
         if not self._unacknowledged and not self._rows:
             self._all_safe.set()
 
     def close(self, limit_s: float) -> bool:
-        """Send what is left and wait until all is acknowledged; False when the limit passed first."""
+        """Send what is left and wait until all is acknowledged; then the journal has served and is removed.
+
+        False when the limit passed first: the journal stays.
+        """
         self._loop.kill()
         self._all_safe.clear()
         if self._rows:
             self._send_batch()
         deadline_ns = clock.monotonic_ns() + round(limit_s * 1e9)
-        while self._unacknowledged:
-            if clock.monotonic_ns() > deadline_ns:
-                return False
+        while self._unacknowledged and clock.monotonic_ns() <= deadline_ns:
             self._all_safe.wait(0.5)
             self._resend_old()
-        return True
+        all_safe = not self._unacknowledged
+        self._journal.close()
+        if all_safe:
+            self.journal.unlink()
+            with suppress(OSError):  # other workers' journals are still there
+                self.journal.parent.rmdir()
+        return all_safe
 
     def _send_regularly(self) -> None:
         while True:
@@ -92,15 +126,18 @@ class RecordSender:
 class RecordKeeper:
     """The master's end: writes every row once and knows which arrivals are still without a record.
 
-    `kept[k]` counts the records of arrival k; `counts` counts records by outcome.
+    `kept[k]` tells whether arrival k has a record; `counts` counts the load's records by outcome; `dropped`
+    counts second records of a request: of an arrival that two workers sent (one was thought lost).
     """
 
     def __init__(self, folder: Path, planned: int) -> None:
         self._writer = RecordWriter(folder)
         self._batches: set[tuple[int, int]] = set()
-        self.kept = np.zeros(planned, dtype=np.uint8)
+        self._unscheduled: set[str] = set()
+        self.kept = np.zeros(planned, dtype=np.bool_)
         self.kept_by_worker: Counter[int] = Counter()
         self.counts: Counter[str] = Counter()
+        self.dropped = 0
 
     def take(self, worker: int, batch: dict[str, Any]) -> bool:
         """Write one batch; False when it came before."""
@@ -109,27 +146,39 @@ class RecordKeeper:
             return False
         self._batches.add(key)
         for row, gaps in zip(batch["rows"], batch["gaps"], strict=True):
-            self._writer.append_row(row, gaps)
-            self._count(row[_ARRIVAL], row[_OUTCOME], row[_WORKER])
+            self.add_row(row, gaps)
         self._writer.flush()
         return True
 
     def add(self, record: RequestRecord) -> None:
         """Write a record that the master makes itself: an arrival that was never sent."""
-        row = to_row(record)
-        self._writer.append_row(row)
-        self._count(row[_ARRIVAL], row[_OUTCOME], row[_WORKER])
+        self.add_row(to_row(record))
 
-    def _count(self, arrival: str, outcome: str, worker: str) -> None:
-        self.counts[outcome] += 1
-        if worker:
-            self.kept_by_worker[int(worker)] += 1
-        if arrival:
-            self.kept[int(arrival)] += 1
+    def add_row(self, row: list[str], gaps_f32: bytes = b"") -> bool:
+        """Write one row; False when its arrival (or, where it has none, its request id) has one already."""
+        if not self._first_record(row):
+            self.dropped += 1
+            return False
+        self._writer.append_row(row, gaps_f32)
+        if row[_NAME] not in OUTSIDE_THE_LOAD:
+            self.counts[row[_OUTCOME]] += 1
+            if row[_WORKER]:
+                self.kept_by_worker[int(row[_WORKER])] += 1
+        return True
+
+    def _first_record(self, row: list[str]) -> bool:
+        if row[_ARRIVAL]:
+            arrival = int(row[_ARRIVAL])
+            first = not self.kept[arrival]
+            self.kept[arrival] = True
+            return first
+        first = row[_REQUEST_ID] not in self._unscheduled
+        self._unscheduled.add(row[_REQUEST_ID])
+        return first
 
     def missing(self) -> Iterator[int]:
         """The arrivals that have no record."""
-        return (int(k) for k in np.flatnonzero(self.kept == 0))
+        return (int(k) for k in np.flatnonzero(~self.kept))
 
     def close(self) -> None:
         self._writer.close()

@@ -9,9 +9,9 @@ from typing import Literal, cast
 from client.completion import Completion, Finished, Limits, Request, Target, arm
 from client.dialects import chat_body
 from client.reader import ConnectionPool
+from loadgen.arrival import Arrival
 from loadgen.assignment import Assignment
 from loadgen.options import api_key
-from loadgen.plan import Arrival
 from loadgen.prompts import synthetic_prompt
 from runlog.record import RequestRecord
 
@@ -33,6 +33,12 @@ class Armed:
 
     completion: Completion
     size_bytes: int
+
+    @property
+    def succeeded(self) -> bool:
+        """The answer has ended, and well."""
+        finished = self.completion.finished
+        return finished is not None and finished.record.outcome == "succeeded"
 
 
 class StreamSender:
@@ -64,6 +70,7 @@ class StreamSender:
             self._assignment.model,
             self.prompt_of(arrival, self._assignment.run_id),
             arrival.output_tokens,
+            stream=self._assignment.stream,
             dialect=self._assignment.dialect,
             extra=self.extra_body,
         )
@@ -71,11 +78,15 @@ class StreamSender:
             body=body,
             request_id=self._request_id(arrival),
             arrival=arrival.index,
-            scheduled_at_s=arrival.at_s,
+            segment=arrival.segment,
+            session=arrival.session,
+            turn=arrival.turn,
+            scheduled_at_s=arrival.at_s if arrival.scheduled else None,
             name=arrival.name,
             asked_input_tokens=arrival.input_tokens,
             asked_output_tokens=arrival.output_tokens,
             worker=self._assignment.worker,
+            stream=self._assignment.stream,
         )
         return Armed(arm(self._pool, request, start_ns=self.start_ns, limits=self._limits), len(body))
 
@@ -90,8 +101,17 @@ class StreamSender:
 
     def finish(self, armed: Armed) -> None:
         """Wait until the answer has ended and keep its record."""
+        self._keep(self._end_of(armed))
+
+    def ask(self, arrival: Arrival) -> Finished:
+        """Send now and wait for the end, which goes to the caller instead of being kept: for the warm-up."""
+        armed = self.arm(arrival)
+        self.fire(armed)
+        return self._end_of(armed)
+
+    def _end_of(self, armed: Armed) -> Finished:
         try:
-            self._keep(armed.completion.wait())
+            return armed.completion.wait()
         finally:
             self._in_flight.discard(armed.completion)
 
@@ -99,10 +119,13 @@ class StreamSender:
         """Keep a record of a request that will not be sent."""
         record = RequestRecord(
             arrival=arrival.index,
+            segment=arrival.segment,
             request_id=self._request_id(arrival),
             worker=self._assignment.worker,
             name=arrival.name,
-            scheduled_at_s=arrival.at_s,
+            session=arrival.session,
+            turn=arrival.turn,
+            scheduled_at_s=arrival.at_s if arrival.scheduled else None,
             outcome="not_sent",
             failure_class=failure_class,
             asked_input_tokens=arrival.input_tokens,
@@ -119,4 +142,4 @@ class StreamSender:
         self._pool.close()
 
     def _request_id(self, arrival: Arrival) -> str:
-        return f"{self._assignment.run_id}-{arrival.index}"
+        return f"{self._assignment.run_id}-{arrival.label or arrival.index}"

@@ -1,8 +1,8 @@
 """Locust users that send the plan's requests, and the wiring that a locustfile gets by importing this module.
 
 Importing it declares our options on Locust's parser and sets up master, worker or local process at Locust's
-init. A user class says what is sent; when, the plan says. TTFT and TPOT of every completed request are fired
-as the event `completed` and shown as rows of Locust's table without entering its Aggregated row.
+init. A user class says what is sent; when, the plan says. Every request with a record fires the event
+`completed`; TTFT and TPOT are shown as rows of Locust's table without entering its Aggregated row.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from locust.exception import StopUser
 from locust.runners import MasterRunner, WorkerRunner
 
 from client.completion import Finished
-from loadgen import locust_patches
-from loadgen.conductor import Conductor
-from loadgen.options import OptionError, add_to_parser
-from loadgen.plan import Arrival
+from loadgen import locust_patches, web
+from loadgen.arrival import Arrival
+from loadgen.conductor import NO_RUN, Conductor
+from loadgen.link import Link
+from loadgen.muster import MUSTER_LIMIT_S, wait_for_workers
+from loadgen.options import add_to_parser
 from loadgen.sender import Prompt, synthetic
 from loadgen.worker import LoadWorker
 from runlog.exit_codes import ExitCode
-from runlog.record import RequestRecord
-from shapes.errors import LoadRuleError
+from runlog.record import OUTSIDE_THE_LOAD, RequestRecord
 
 logger = logging.getLogger(__name__)
 
 completed = EventHook()
-"""Fired in the process that sent it, for every request with a record: `completed.fire(record=RequestRecord)`.
-"""
+"""Fired in the process that sent it, for every request with a record: `completed.fire(record=...)`."""
 
 
 class CompletionError(Exception):
@@ -42,10 +42,7 @@ class CompletionError(Exception):
 
 
 class ChatUser(User):
-    """Sends this worker's part of the plan as streamed chat completions.
-
-    There is one per worker; the plan, not the number of users, decides the load.
-    """
+    """Says what is sent: streamed chat completions. The plan, not the number of users, decides the load."""
 
     abstract = True
     extra_body: ClassVar[Mapping[str, object]] = {}
@@ -56,9 +53,9 @@ class ChatUser(User):
         return synthetic(arrival, run_id)
 
     @task
-    def send_plan(self) -> None:
-        """Send until the run is over."""
-        self.environment.load_worker.work(self.prompt, self.extra_body)
+    def follow_the_plan(self) -> None:
+        """Stand in Locust's table of users while this worker sends its part of the plan."""
+        self.environment.load_worker.wait_until_idle()
         raise StopUser
 
 
@@ -66,7 +63,7 @@ def _show_in_locust(environment: Environment, finished: Finished) -> None:
     """Feed Locust's own event and table from one record."""
     record = finished.record
     completed.fire(record=record)
-    if record.sent_at_s is None or record.ended_at_s is None:
+    if record.sent_at_s is None or record.ended_at_s is None or record.name in OUTSIDE_THE_LOAD:
         return
     environment.events.request.fire(
         request_type="POST",
@@ -92,19 +89,29 @@ def _failure_text(record: RequestRecord) -> str:
 def _declare_options(parser: Any) -> None:
     locust_patches.exit_with_our_usage_code(parser)
     add_to_parser(parser)
+    web.set_defaults(parser)
 
 
 @events.init.add_listener
 def _set_up(environment: Environment, **_: object) -> None:
     locust_patches.apply()
     if not isinstance(environment.runner, MasterRunner):
-        environment.load_worker = LoadWorker(  # type: ignore[attr-defined]
-            environment, lambda finished: _show_in_locust(environment, finished)
-        )
+        _set_up_worker(environment)
     if not isinstance(environment.runner, WorkerRunner):
         _set_up_conductor(environment)
-    else:
+
+
+def _set_up_worker(environment: Environment) -> None:
+    speakers = [kind for kind in environment.user_classes if issubclass(kind, ChatUser)]
+    worker = LoadWorker(
+        environment,
+        lambda: speakers[0](environment),
+        lambda finished: _show_in_locust(environment, finished),
+    )
+    environment.load_worker = worker  # type: ignore[attr-defined]
+    if isinstance(environment.runner, WorkerRunner):
         environment.process_exit_code = int(ExitCode.OK)  # failed requests are the master's to judge
+        environment.events.quitting.add_listener(lambda **_: worker.leave("it was stopped"))
 
 
 def _set_up_conductor(environment: Environment) -> None:
@@ -112,12 +119,25 @@ def _set_up_conductor(environment: Environment) -> None:
     environment.load_run = conductor  # type: ignore[attr-defined]
     environment.events.test_start.add_listener(lambda **_: conductor.begin())
     environment.events.test_stopping.add_listener(lambda **_: conductor.end("interrupted"))
-    environment.events.test_stop.add_listener(lambda **_: conductor.forget())
     environment.events.quitting.add_listener(lambda **_: conductor.end("interrupted"))
+    if environment.web_ui is not None:
+        web.extend(environment, conductor)
     options: Namespace | None = environment.parsed_options
     if options is not None and (options.headless or options.autostart):
-        try:
-            conductor.settings()
-        except (OptionError, LoadRuleError) as error:
-            logger.error("%s", error)
-            sys.exit(int(ExitCode.USAGE))
+        _refuse_before_the_start(environment, conductor, options)
+
+
+def _refuse_before_the_start(environment: Environment, conductor: Conductor, options: Namespace) -> None:
+    """What is known to be wrong before a test begins ends the process at once: one line, our exit code."""
+    assert environment.runner is not None
+    try:
+        conductor.plan(options, environment.host, conductor.picked_shape())
+        wait_for_workers(Link(environment), options.expect_workers_max_wait or MUSTER_LIMIT_S)
+        return
+    except tuple(NO_RUN) as error:
+        logger.error("%s", error)
+        code = next(code for kind, code in NO_RUN.items() if isinstance(error, kind))
+    except KeyboardInterrupt:
+        code = ExitCode.INTERRUPTED
+    environment.runner.quit()
+    sys.exit(int(code))

@@ -1,63 +1,78 @@
-"""A worker's side of a run: takes an assignment, its slices and a start moment; sends; reports every request.
+"""A worker's side of a run: answers the master, sends its part of the load, reports every request.
 
 One `LoadWorker` lives in each process that sends load: a Locust worker, or the only process of a local run.
+The load runs in a greenlet of its own: Locust may start, stop or move users without touching a request.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from importlib.metadata import version
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
+import gevent
 from gevent.event import Event
 from locust.env import Environment
+from locust.runners import WorkerRunner
 
 from client import clock
 from client.completion import Finished
 from loadgen import messages
+from loadgen.arrival import Arrival
 from loadgen.assignment import Assignment
-from loadgen.dispatch import Dispatcher
+from loadgen.identity import identity
 from loadgen.plan import SlicePart, unpack
 from loadgen.recorder import RecordSender
-from loadgen.sender import PromptOf, StreamSender
-from loadgen.watch import SelfWatch
+from loadgen.sender import Prompt, StreamSender
+from loadgen.shift import Shift
+from runlog.exit_codes import ExitCode
+from runlog.journal import journal_path
 
 logger = logging.getLogger(__name__)
 
 REPORT_LIMIT_S = 60.0
 """Longest wait for the master to acknowledge the last records."""
 
+MASTER_SILENT_S = 6.0
+"""A master that acknowledges nothing for this long is gone; nobody would see the load, so it ends."""
 
-@dataclass
-class _Shift:
-    """The parts that serve one run on this worker."""
 
-    assignment: Assignment
-    sender: StreamSender
-    dispatcher: Dispatcher
-    recorder: RecordSender
-    watch: SelfWatch
+class Speaker(Protocol):
+    """What says what is sent: a user of `loadgen.users`."""
+
+    @property
+    def extra_body(self) -> Mapping[str, object]: ...
+
+    def prompt(self, arrival: Arrival, run_id: str) -> Prompt: ...
 
 
 class LoadWorker:
-    """Answers the master's messages and, called by the Locust user, sends the load of one run.
+    """Answers the master's messages and sends the load of one run at a time.
 
-    `on_finished` is called with every `Finished` request, in this process: Locust's table is fed from it.
+    `make_speaker` makes what says the prompts; `on_finished` is called with every finished request, in this
+    process: Locust's table is fed from it.
     """
 
-    def __init__(self, environment: Environment, on_finished: Callable[[Finished], None]) -> None:
-        self._environment = environment
-        self._on_finished = on_finished
-        self._shift: _Shift | None = None
-        self._assigned = Event()
+    def __init__(
+        self,
+        environment: Environment,
+        make_speaker: Callable[[], Speaker],
+        on_finished: Callable[[Finished], None],
+    ) -> None:
         assert environment.runner is not None
+        self._environment = environment
+        self._runner = environment.runner
+        self._make_speaker = make_speaker
+        self._on_finished = on_finished
+        self._shift: Shift | None = None
+        self._idle = Event()
+        self._idle.set()
         for name, listener in {
             messages.CLOCK: self._read_clock,
             messages.ASSIGNMENT: self._take_assignment,
+            messages.REFUSED: self._refused,
             messages.SLICE: self._take_slice,
             messages.START: self._start,
             messages.STOP: self._stop,
@@ -65,91 +80,114 @@ class LoadWorker:
         }.items():
             environment.runner.register_message(name, listener)
 
-    def work(self, prompt_of: PromptOf, extra_body: Mapping[str, object]) -> None:
-        """Send one run's load; returns when every arrival has a record that is safe at the master.
+    def wait_until_idle(self) -> None:
+        """Block while a run's load is being sent."""
+        self._idle.wait()
 
-        `prompt_of` and `extra_body` say what is sent; they come from the Locust user.
-        """
-        self._assigned.wait()
-        self._assigned.clear()
+    def leave(self, reason: str) -> None:
+        """This process must end: send no more, drain, report what was sent. Blocks until that is done."""
         shift = self._shift
-        assert shift is not None
-        shift.sender.prompt_of, shift.sender.extra_body = prompt_of, extra_body
-        shift.watch.start()
+        if shift is None or self._idle.is_set():
+            return
+        shift.left = reason
+        shift.stop("run_stopped")
+        self._idle.wait(shift.assignment.drain_s + REPORT_LIMIT_S)
+
+    # --- the load --------------------------------------------------------------------------------
+
+    def _work(self, shift: Shift) -> None:
+        silence = gevent.spawn(self._watch_master, shift)
         try:
-            shift.dispatcher.run()
+            note = shift.warm_up()
+            self._send(messages.READY, run_id=shift.assignment.run_id, note=note)
+            shift.run()
         finally:
-            shift.watch.stop()
-        shift.sender.close()
-        all_safe = shift.recorder.close(REPORT_LIMIT_S)
-        if not all_safe:
-            logger.error("the master did not acknowledge the last records within %.0f s", REPORT_LIMIT_S)
+            silence.kill()
+            self._hand_in(shift)
+            self._idle.set()
+        if shift.left == "the master was lost":
+            self._environment.process_exit_code = int(ExitCode.NOT_VALID)
+            self._runner.quit()
+
+    def _hand_in(self, shift: Shift) -> None:
+        limit_s = 0.0 if shift.left == "the master was lost" else REPORT_LIMIT_S
+        if not shift.recorder.close(limit_s):
+            logger.error("the master has not taken the last records; see %s", shift.recorder.journal)
+        run_id = shift.assignment.run_id
+        self._send(messages.DONE, run_id=run_id, left=shift.left, **shift.own_error())
+
+    def _watch_master(self, shift: Shift) -> None:
+        while shift.recorder.silent_s < MASTER_SILENT_S:
+            gevent.sleep(0.5)
+        logger.error("the master has been silent for %.0f s: no more load is sent", MASTER_SILENT_S)
+        shift.left = "the master was lost"
+        shift.stop("run_stopped")
+
+    # --- messages --------------------------------------------------------------------------------
+
+    def _read_clock(self, environment: Environment, msg: Any, **_: object) -> None:
+        now_ns = clock.monotonic_ns()
+        busy = None if self._shift is None or self._idle.is_set() else self._shift.assignment.run_id
+        number = msg.data["number"]
         self._send(
-            messages.DONE,
-            run_id=shift.assignment.run_id,
-            all_safe=all_safe,
-            cpu_peak_ratio=shift.watch.cpu_peak_ratio,
-            loop_lag_p99_s=shift.watch.loop_lag_p99_s,
+            messages.CLOCK_READ, number=number, monotonic_ns=now_ns, busy_with=busy, identity=identity()
         )
 
     def _take_assignment(self, environment: Environment, msg: Any, **_: object) -> None:
-        assignment = Assignment(**msg.data)
-        recorder = RecordSender(self._send_batch, self._status)
-        sender = StreamSender(assignment, keep=self._keep)
-        dispatcher = Dispatcher(sender, assignment.duration_s, assignment.drain_s)
-        self._shift = _Shift(assignment, sender, dispatcher, recorder, SelfWatch())
-        self._assigned.set()
-        self._send(
-            messages.READY,
-            run_id=assignment.run_id,
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            locust=version("locust"),
+        assignment = Assignment.from_message(msg.data)
+        self._shift = Shift(
+            assignment,
+            lambda keep: self._make_sender(assignment, keep),
+            lambda status: self._make_recorder(assignment, status),
+            self._on_finished,
         )
+        self._idle.clear()
+        gevent.spawn(self._work, self._shift)
+
+    def _make_sender(self, assignment: Assignment, keep: Callable[[Finished], None]) -> StreamSender:
+        sender = StreamSender(assignment, keep)
+        speaker = self._make_speaker()
+        sender.prompt_of, sender.extra_body = speaker.prompt, speaker.extra_body
+        return sender
+
+    def _make_recorder(self, assignment: Assignment, status: Callable[[], dict[str, int]]) -> RecordSender:
+        folder = Path(assignment.runs_dir) / assignment.run_id
+        journal = journal_path(folder, assignment.worker, os.getpid())
+        run_id = assignment.run_id
+        return RecordSender(
+            lambda batch: self._send(messages.RECORDS, run_id=run_id, **batch),
+            status,
+            journal,
+            run_id,
+            assignment.worker,
+        )
+
+    def _refused(self, environment: Environment, msg: Any, **_: object) -> None:
+        logger.error("the master refuses this worker: %s", msg.data["why"])
+        if isinstance(self._runner, WorkerRunner):
+            environment.process_exit_code = int(ExitCode.WORKERS_MISSING)
+            gevent.spawn(self._runner.quit)
 
     def _take_slice(self, environment: Environment, msg: Any, **_: object) -> None:
         if shift := self._shift_of(msg):
             part = SlicePart(msg.data["number"], msg.data["packed"], msg.data["sha256"])
-            shift.dispatcher.add(unpack(part), last=msg.data["last"])
+            shift.add(unpack(part), last=msg.data["last"])
 
     def _start(self, environment: Environment, msg: Any, **_: object) -> None:
         if shift := self._shift_of(msg):
-            shift.sender.start_ns = msg.data["start_ns"]
-            shift.dispatcher.start(msg.data["start_ns"])
+            shift.start(msg.data["start_ns"])
 
     def _stop(self, environment: Environment, msg: Any, **_: object) -> None:
         if shift := self._shift_of(msg):
-            shift.dispatcher.stop(msg.data["reason"])
+            shift.stop(msg.data["reason"])
 
     def _acknowledged(self, environment: Environment, msg: Any, **_: object) -> None:
         if shift := self._shift_of(msg):
             shift.recorder.acknowledged(msg.data["batch"])
 
-    def _read_clock(self, environment: Environment, msg: Any, **_: object) -> None:
-        self._send(
-            messages.CLOCK_READ,
-            number=msg.data["number"],
-            monotonic_ns=clock.monotonic_ns(),
-            boot_id=clock.BOOT_ID,
-        )
-
-    def _shift_of(self, msg: Any) -> _Shift | None:
+    def _shift_of(self, msg: Any) -> Shift | None:
         shift = self._shift
         return shift if shift is not None and shift.assignment.run_id == msg.data["run_id"] else None
 
-    def _keep(self, finished: Finished) -> None:
-        assert self._shift is not None
-        self._shift.recorder.add(finished.record, finished.gaps_f32)
-        self._on_finished(finished)
-
-    def _status(self) -> dict[str, int]:
-        assert self._shift is not None
-        return {"fired": self._shift.dispatcher.fired, "in_flight": self._shift.dispatcher.in_flight}
-
-    def _send_batch(self, batch: dict[str, Any]) -> None:
-        assert self._shift is not None
-        self._send(messages.RECORDS, run_id=self._shift.assignment.run_id, **batch)
-
     def _send(self, message: str, /, **data: Any) -> None:
-        assert self._environment.runner is not None
-        self._environment.runner.send_message(message, data)
+        self._runner.send_message(message, data)

@@ -20,8 +20,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypedDict
 
+from runlog.kinds import check_kinds, check_pairs
 from runlog.record import COLUMNS, RequestRecord, from_row, to_row
 
 FORMAT_VERSION = 1
@@ -35,6 +36,7 @@ SUMMARY_JSON = "summary.json"
 REPORT_HTML = "report.html"
 
 EVENT_COLUMNS = ("at_s", "kind", "worker", "text")
+LOADS = ("open", "closed")
 
 
 class RunFolderError(Exception):
@@ -57,10 +59,24 @@ class WorkerInfo:
     lost_at_s: float | None = None
 
 
+class SegmentRow(TypedDict, total=False):
+    """A part of the plan: one entry of `RunInfo.segments`."""
+
+    id: int
+    start_s: float
+    end_s: float
+    author: str
+    level: float | None
+
+
 @dataclass(frozen=True)
 class RunInfo:
-    """run.json. `bursts` are planned [start_s, end_s] windows (equal for a salvo); `rate_curve` holds [at_s,
+    """run.json. `bursts` are planned [start_s, end_s] windows (equal for a salvo), `rate_curve` is [at_s,
     req/s].
+
+    `load` is "open" (requests at their moments) or "closed" (users, each with one request at a time); then
+    `users_curve` holds [at_s, users wanted from then on] and there is no schedule. `segments` are the parts
+    of the plan: id, start_s, end_s, author, and for a step its level (req/s or users).
 
     `state` is "running" until the run has ended, then "finished" or "stopped" with `stop_reason`. `counts`
     has planned, sent, kept and one key per outcome. `duration_s` is the planned load window, without the
@@ -82,7 +98,9 @@ class RunInfo:
     stop_reason: str | None = None
     command: list[str] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
+    load: str = "open"
     mean_rate_rps: float | None = None
+    users_curve: list[list[float]] = field(default_factory=list)
     bursts: list[list[float]] = field(default_factory=list)
     rate_curve: list[list[float]] = field(default_factory=list)
     segments: list[dict[str, Any]] = field(default_factory=list)
@@ -134,9 +152,27 @@ def read_run_info(folder: Path) -> RunInfo:
             WorkerInfo(**{key: value for key, value in worker.items() if key in worker_keys})
             for worker in values.get("workers", [])
         ]
-        return RunInfo(**values)
+        info = RunInfo(**values)
     except (TypeError, AttributeError) as error:
         raise RunFolderError(f"{path} lacks what a run folder needs: {error}") from error
+    try:
+        _check_values(info)
+    except (TypeError, OverflowError) as error:
+        raise RunFolderError(f"{path} holds a wrong value: {error}") from error
+    return info
+
+
+def _check_values(info: RunInfo) -> None:
+    """Raises TypeError for a value that a reader of run.json could stumble over."""
+    check_kinds(RunInfo, {key: value for key, value in vars(info).items() if key != "workers"})
+    for place, worker in enumerate(info.workers):
+        check_kinds(WorkerInfo, vars(worker), f"workers[{place}].")
+    for place, segment in enumerate(info.segments):
+        check_kinds(SegmentRow, segment, f"segments[{place}].")
+    for name in ("bursts", "rate_curve", "users_curve"):
+        check_pairs(name, getattr(info, name))
+    if info.load not in LOADS:
+        raise TypeError(f"load is {info.load!r}; it must be one of {', '.join(LOADS)}")
 
 
 def create_folder(root: Path, run_id: str) -> tuple[Path, str]:

@@ -14,6 +14,11 @@ from typing import Any, Literal, get_args
 Outcome = Literal["succeeded", "failed", "rejected", "cancelled", "not_sent"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
+PROBE = "probe"
+WARMUP = "warmup"
+OUTSIDE_THE_LOAD = (PROBE, WARMUP)
+"""Names of requests that are no part of the load: they have rows but count in no figure of it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestRecord:

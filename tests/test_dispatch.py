@@ -11,7 +11,7 @@ from gevent.event import Event
 
 from client import clock
 from loadgen.dispatch import ARM_BYTES_AT_MOST, Dispatcher
-from loadgen.plan import Arrival
+from loadgen.arrival import Arrival
 
 
 def arrival(index: int, at_s: float) -> Arrival:

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadgen.options import OPTIONS, OptionError, options_as_given, read_settings, seconds
-from loadgen.plan import Plan, SlicePart, make_plan, unpack
+from loadgen.plan import SLICE_S, Plan, SlicePart, make_plan, unpack
+from loadgen.shares import Shares
+from shapes.errors import LoadRuleError
 
 HOST = "http://127.0.0.1:8000"
 
@@ -27,15 +29,19 @@ def plan(**given: object) -> Plan:
 @pytest.mark.parametrize("workers", [1, 2, 4])
 def test_the_union_of_all_slices_is_the_schedule(workers: int) -> None:
     drawn = plan(shape="pulse", run_time=65)
+    shares = Shares(drawn.schedule.at_s, workers)
     sent = [
         one
         for worker in range(workers)
         for number in range(drawn.slice_count)
-        for one in unpack(drawn.slice_part(number, worker, workers))
+        for one in unpack(
+            drawn.slice_part(number, shares.of(worker, number * SLICE_S, (number + 1) * SLICE_S))
+        )
     ]
     schedule = drawn.schedule
     assert sorted(one.index for one in sent) == list(range(len(schedule)))
     for one in sent:
+        assert one.index is not None
         assert one.at_s == schedule.at_s[one.index]
         assert one.prompt_seed == schedule.prompt_seed[one.index]
         assert one.input_tokens == schedule.asked_input_tokens[one.index]
@@ -48,13 +54,40 @@ def test_the_same_seed_draws_the_same_bytes_and_another_one_does_not() -> None:
 
 
 def test_a_slice_whose_bytes_changed_is_refused() -> None:
-    part = plan().slice_part(0, 0, 1)
+    part = plan().slice_part(0, range(20))
     with pytest.raises(ValueError, match="slice 0 of the schedule does not match its digest"):
         list(unpack(SlicePart(0, part.packed.replace(b"1", b"2", 1), part.sha256)))
 
 
 def test_uniform_and_pulse_of_one_seed_ask_for_the_same_number_of_requests() -> None:
     assert len(plan(shape="uniform", run_time=80).schedule) == len(plan(shape="pulse", run_time=80).schedule)
+
+
+def test_at_most_so_many_requests_need_no_more_slices() -> None:
+    drawn = plan(max_requests="5")
+    assert drawn.slice_count == 1
+    assert plan().slice_count == 12
+
+
+def test_a_closed_loop_has_users_and_no_schedule() -> None:
+    drawn = plan(load="closed", load_users="4", shape="pulse", run_time=40)
+    assert len(drawn.schedule) == drawn.slice_count == 0
+    assert max(users for _, users in drawn.info.users_curve) == 20  # peak 5 x the mean
+    assert (drawn.info.load, drawn.info.mean_rate_rps) == ("closed", None)
+
+
+def test_steps_carry_their_levels_and_arrivals_their_segment() -> None:
+    drawn = plan(shape="steps", levels="2,4", run_time=20)
+    assert [(row["id"], row["level"]) for row in drawn.info.segments] == [(0, 2.0), (1, 4.0)]
+    schedule = drawn.schedule
+    assert ((schedule.at_s >= 10) == (schedule.segment == 1)).all()
+
+
+def test_gamma_arrivals_take_their_cv() -> None:
+    drawn = plan(arrivals="gamma", cv="0.001", rate="10", run_time=10)
+    assert len(drawn.schedule) in (99, 100, 101)
+    with pytest.raises(LoadRuleError, match="gamma"):
+        plan(arrivals="poisson", cv="2")
 
 
 def test_a_salvo_keeps_its_counts_by_default() -> None:
@@ -79,6 +112,9 @@ def test_run_time_is_the_duration() -> None:
         ({"rate": "fast"}, "--rate: 'fast' is not a number"),
         ({"shape": "square"}, "--shape 'square' is unknown; choose one of uniform, pulse"),
         ({"drain": "soon"}, "--drain: 'soon' is not a time"),
+        ({"no_stream": "maybe"}, "--no-stream 'maybe' is unknown; choose one of false, true"),
+        ({"stop_at_failure_ratio": "1.5"}, "--stop-at-failure-ratio: '1.5' must be above 0 and at most 1"),
+        ({"probes": "often"}, "--probes: 'often' is not a rate of probes"),
         ({"seed": "-1"}, "--seed: '-1' is not a whole number"),
         ({"input_tokens": "many"}, "token length 'many' cannot be read"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import struct
 from pathlib import Path
 
@@ -169,3 +170,30 @@ def test_failure_classes_by_name() -> None:
     assert FAILURE_CLASSES["out_of_files"].whose == "client"
     with pytest.raises(KeyError):
         failure_class("http_")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("bursts", [["2", 4]], r"bursts\[0\]\[0\] is '2'; it must be a number"),
+        ("bursts", [[2.0]], r"bursts\[0\] is \[2.0\]; it must be two numbers"),
+        ("bursts", "none", "bursts is 'none'; it must be a list"),
+        ("rate_curve", [[0, None]], r"rate_curve\[0\]\[1\] is None"),
+        ("users_curve", [[0, float("inf")]], r"users_curve\[0\]\[1\] is inf"),
+        ("segments", [{"start_s": 0, "end_s": "x"}], r"segments\[0\]\.end_s is 'x'"),
+        ("workers", [{"index": 0, "host": "h", "pid": "p"}], r"workers\[0\]\.pid is 'p'; it must be a whole"),
+        ("counts", {"planned": "3"}, r"counts\.planned is '3'"),
+        ("seed", 1.5, "seed is 1.5"),
+        ("drain_s", True, "drain_s is True"),
+        ("slo", None, "slo is None; it must be a text"),
+        ("duration_s", 10**400, "int too large"),
+        ("load", "ajar", "load is 'ajar'; it must be one of open, closed"),
+    ],
+)
+def test_a_wrong_value_in_run_json_is_one_line(tmp_path: Path, name: str, value: object, says: str) -> None:
+    raw = dataclasses.asdict(INFO) | {name: value}
+    (tmp_path / "run.json").write_text(json.dumps(raw))
+    with pytest.raises(RunFolderError, match=says) as refused:
+        read_run_info(tmp_path)
+    assert "\n" not in str(refused.value)
+    assert str(tmp_path / "run.json") in str(refused.value)

@@ -1,0 +1,31 @@
+"""The most that a plan can spend, told before anything is sent: many servers bill by the token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shapes.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Requests, and tokens as the schedule asks for them. The prompt is made of about that many tokens (the
+    server's tokenizer decides); the answer is cut there by every server that keeps to max_tokens."""
+
+    requests: int
+    input_tokens: int
+    output_tokens: int
+
+    def __str__(self) -> str:
+        requests = "1 request" if self.requests == 1 else f"{self.requests:,} requests"
+        given, made = f"{self.input_tokens:,} prompt tokens", f"{self.output_tokens:,} output tokens"
+        return f"at most {requests}, {given} and {made}"
+
+
+def budget_of(schedule: Schedule) -> Budget:
+    """The sum over all arrivals of a schedule."""
+    return Budget(
+        requests=len(schedule),
+        input_tokens=int(schedule.asked_input_tokens.sum()),
+        output_tokens=int(schedule.asked_output_tokens.sum()),
+    )

@@ -1,0 +1,94 @@
+"""Before any load: may this target be loaded, does it answer, and can this machine hold the plan?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from client.preflight import Preflight, preflight
+from client.refusals import REFUSALS
+from client.target import Limits, Target
+from client.whereabouts import Resolve, public_address, resolve
+from loadgen.local_limits import Demand, limits_here, shortages
+from loadgen.options import API_KEY_VARIABLES, RunSettings, api_key
+from loadgen.plan import Plan
+
+
+class PreflightRefused(Exception):
+    """The load must not begin; the message says why and what to do, in one line."""
+
+
+def check_target(
+    settings: RunSettings,
+    plan: Plan,
+    *,
+    confirmed_host: str | None = None,
+    workers: int = 0,
+    stream: bool = True,
+    extra_body: Mapping[str, object] | None = None,
+    resolve: Resolve = resolve,
+) -> list[str]:
+    """Send the plan's target one small request; returns what to know before the load, a line each.
+
+    `confirmed_host` is what --confirm-target says; `workers` counts the processes that will send, 0 when this
+    one does; `stream` and `extra_body` are the load's own. Blocks this greenlet, at the longest for the run's
+    time limits. Raises PreflightRefused.
+    """
+    try:
+        target = Target(settings.target, settings.model, api_key())
+    except ValueError as error:
+        raise PreflightRefused(str(error)) from error
+    require_confirmation(target.host, confirmed_host, resolve)
+    limits = Limits(
+        first_token_s=settings.first_token_limit_s,
+        stall_s=settings.stall_limit_s,
+        total_s=settings.total_limit_s,
+    )
+    found = preflight(
+        target,
+        limits=limits,
+        dialect=settings.dialect,
+        stream=stream,
+        extra=extra_body,
+        key_variables=API_KEY_VARIABLES,
+    )
+    if found.refused:
+        raise PreflightRefused(found.line)
+    return [_answered_line(found), *found.notices, *_check_machine(settings, plan, found, workers)]
+
+
+def require_confirmation(host: str, confirmed_host: str | None, resolve: Resolve = resolve) -> None:
+    """Let a target in the public internet pass only when it was named a second time. Raises
+    PreflightRefused."""
+    if (confirmed_host or "").strip().lower() == host.lower():
+        return
+    try:
+        address = public_address(host, resolve)
+    except (OSError, UnicodeError) as error:
+        raise PreflightRefused(REFUSALS["dns_failure"].line({"host": host})) from error
+    if address is not None:
+        at = "" if address == host else f" ({address})"
+        raise PreflightRefused(
+            f"{host}{at} is in the public internet, where a load can cost money and hurt others. If you may"
+            f" load it, add --confirm-target {host}"
+        )
+
+
+def _answered_line(found: Preflight) -> str:
+    took = "" if found.first_token_s is None else f", first token after {found.first_token_s * 1000:.0f} ms"
+    kind = f" by what looks like {found.server}" if found.server else ""
+    return f"{found.url} answers{kind}{took}"
+
+
+def _check_machine(settings: RunSettings, plan: Plan, found: Preflight, workers: int) -> list[str]:
+    demand = Demand(
+        at_s=plan.schedule.at_s,
+        least_s=found.duration_s or 0.0,
+        longest_s=settings.total_limit_s,
+        workers=max(workers, 1),
+        fresh_connections=settings.connections == "fresh",
+    )
+    impossible, doubtful = shortages(demand, limits_here())
+    if impossible and not workers:
+        raise PreflightRefused(impossible[0])
+    where = " (unless the workers run on other machines)" if workers else ""
+    return [f"{line}{where}" for line in [*impossible, *doubtful]]

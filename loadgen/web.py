@@ -1,0 +1,134 @@
+"""Our part of Locust's web UI: a form that says what is wrong, a link to the report, and who may come in.
+
+Locust binds to every interface without a password and lets any web page start a test. Here it listens on
+loopback unless told otherwise, and beyond loopback asks for the password in LOAD_WEB_PASSWORD. A container
+that publishes its port on loopback only says so with LOAD_WEB_BEHIND_LOOPBACK=1.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import os
+import sys
+from argparse import Namespace
+from typing import Any
+from urllib.parse import urlsplit
+
+from flask import Response, jsonify, make_response, request, send_file
+from locust.env import Environment
+from locust.util.timespan import parse_timespan
+
+from loadgen.conductor import NO_RUN, Conductor
+from loadgen.options import OPTIONS
+from runlog.exit_codes import ExitCode
+from runlog.folder import REPORT_HTML
+
+logger = logging.getLogger(__name__)
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+PASSWORD_VARIABLE = "LOAD_WEB_PASSWORD"
+BEHIND_LOOPBACK_VARIABLE = "LOAD_WEB_BEHIND_LOOPBACK"
+REPORT_PATH = "/load/report"
+
+
+def set_defaults(parser: Any) -> None:
+    """Let Locust's UI listen on loopback unless --web-host or LOCUST_WEB_HOST says otherwise."""
+    parser.set_defaults(web_host=LOOPBACK[0])
+
+
+def extend(environment: Environment, conductor: Conductor) -> None:
+    """Add our checks and pages to the UI. Ends the process when it would be open to the network."""
+    web_ui = environment.web_ui
+    options = environment.parsed_options
+    assert web_ui is not None
+    assert options is not None
+    password = os.environ.get(PASSWORD_VARIABLE)
+    if refusal := open_to_the_network(options.web_host, password):
+        logger.error("%s", refusal)
+        sys.exit(int(ExitCode.USAGE))
+    prefix = options.web_base_path or ""
+
+    def guard() -> Response | None:
+        return _locked(password) or _foreign_origin()
+
+    def check_the_form() -> Response | None:
+        if request.method != "POST" or request.path != f"{prefix}/swarm":
+            return None
+        message = form_error(environment, conductor, request.form.to_dict())
+        if message is None:
+            return None
+        return jsonify({"success": False, "message": message, "host": environment.host})
+
+    def load_report() -> Response:
+        report = None if conductor.folder is None else conductor.folder.resolve() / REPORT_HTML
+        if report is None or not report.exists():
+            return make_response(("No run has ended yet; its report will be here.", 404))
+        return send_file(report)
+
+    app = web_ui.app
+    assert app is not None
+    app.before_request(guard)
+    app.before_request(check_the_form)
+    app.add_url_rule(f"{prefix}{REPORT_PATH}", view_func=load_report)
+    links = web_ui.template_args.setdefault("extended_csv_files", [])
+    links.append({"href": f"{prefix}{REPORT_PATH}", "title": "Burst report of the last run (HTML)"})
+
+
+def open_to_the_network(web_host: str, password: str | None) -> str | None:
+    """Why the UI may not listen there, with what to do; None when it may."""
+    if web_host in LOOPBACK or password or os.environ.get(BEHIND_LOOPBACK_VARIABLE) == "1":
+        return None
+    return (
+        f"--web-host {web_host!r} opens the web UI to the network: set a password in {PASSWORD_VARIABLE}, "
+        f"or leave --web-host out to listen on {LOOPBACK[0]}"
+    )
+
+
+def form_error(environment: Environment, conductor: Conductor, form: dict[str, str]) -> str | None:
+    """What is wrong with a filled form, in one line; None when the run can begin. Plans and runs the
+    preflight.
+    """
+    state = environment.runner.state if environment.runner else ""
+    if state in ("spawning", "running", "stopping"):
+        return "A run is going on: stop it first, then start the next one."
+    known = {option.name for option in OPTIONS}
+    options = Namespace(**vars(environment.parsed_options))
+    for name, text in form.items():
+        if name in known:
+            setattr(options, name, text)
+    try:
+        if form.get("run_time"):
+            options.run_time = parse_timespan(form["run_time"])
+    except ValueError:
+        return "The run time cannot be read; write it like 90s, 3m or 1h30m."
+    picked = form.get("shape_class", "Default")
+    shapes = environment.available_shape_classes or {}
+    shape_class = shapes.get(picked) if picked != "Default" else environment.shape_class
+    if shape_class is None:
+        shape_class = next(iter(shapes.values()), None)
+    try:
+        conductor.check(
+            options, form.get("host") or environment.host, getattr(shape_class, "shape_name", None)
+        )
+    except tuple(NO_RUN) as error:
+        return str(error)
+    return None
+
+
+def _locked(password: str | None) -> Response | None:
+    """Ask for the password where there is one; any user name will do."""
+    given = request.authorization.password if request.authorization else None
+    if not password or (given and hmac.compare_digest(given.encode(), password.encode())):
+        return None
+    answer = make_response(("A password is needed.", 401))
+    answer.headers["WWW-Authenticate"] = 'Basic realm="load test"'
+    return answer
+
+
+def _foreign_origin() -> Response | None:
+    """Refuse what another site's page sends: Locust itself answers to every origin."""
+    origin = request.headers.get("Origin")
+    if request.method == "GET" or not origin or urlsplit(origin).netloc == request.host:
+        return None
+    return make_response(("This came from another site's page and is refused.", 403))
