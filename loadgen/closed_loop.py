@@ -107,8 +107,8 @@ class ClosedLoop:
     """One run's users on one worker; used like a Dispatcher.
 
     `changes` are the run's (at_s, users) in order, 0 users at the end (shapes.users.user_changes);
-    `duration_s` is the load window and `drain_s` the longest wait after it. `start` gives the start moment on this machine's monotonic clock; `run` returns when nothing is
-    in flight any more.
+    `duration_s` is the load window and `drain_s` the longest wait after it. `start` gives the start moment on
+    this machine's monotonic clock; `run` returns when nothing is in flight any more.
 
     A record's `session` is the user's number and its `turn` counts that user's requests. `scheduled_at_s` is
     the moment of activation for a request that woke a user, so that its send lag is known; a request that

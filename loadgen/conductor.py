@@ -123,6 +123,12 @@ class Conductor:
             self._stop_before_run = self._stop_before_run or reason
         self._over.wait()
 
+    def terminate(self) -> None:
+        """SIGTERM: end the run as `end` does, or the process when there is none."""
+        if self._greenlet is None or self._over.is_set():
+            sys.exit(int(ExitCode.INTERRUPTED))
+        self.end("interrupted")
+
     # --- the run ---------------------------------------------------------------------------------
 
     def _lead(self) -> None:

@@ -116,7 +116,7 @@ class Dispatcher:
         for due in self._due:
             self._sender.not_sent(due.arrival, self._stop_reason)
         self._due.clear()
-        drain(self._in_flight, self._drain_s, self._sender.cancel_all)
+        drain(self._in_flight, self._patience_s(), self._sender.cancel_all)
 
     def _fire_all(self) -> None:
         give_up_s = self._duration_s + self._drain_s
@@ -128,7 +128,7 @@ class Dispatcher:
                 self._stop_reason = "sent_too_late"
                 return
             if not self._wait_for(due.arrival.at_s):
-                return
+                continue
             self._due.popleft()
             armed = due.armed or self._sender.arm(due.arrival)
             self._armed_bytes -= due.armed.size_bytes if due.armed else 0
@@ -145,12 +145,18 @@ class Dispatcher:
         return self._due[0]
 
     def _wait_for(self, at_s: float) -> bool:
-        """Wait until `at_s` after the start; False when a stop came first."""
+        """Wait until `at_s` after the start; False when a stop or more arrivals came first: look again."""
+        self._news.clear()
         early_s = at_s - self._elapsed_s() - _WAKE_EARLY_S
-        if early_s > 0 and self._stopping.wait(early_s):
+        if early_s > 0 and self._news.wait(early_s):
             return False
         clock.sleep_until_ns(self._start_ns + round(at_s * 1e9))
-        return not self._stopping.is_set()
+        return not self._news.is_set()
+
+    def _patience_s(self) -> float:
+        """How long requests in flight may take: the drain counts from the end of the load, or from a stop."""
+        left_s = 0.0 if self._stopping.is_set() else max(self._duration_s - self._elapsed_s(), 0.0)
+        return left_s + self._drain_s
 
     def _elapsed_s(self) -> float:
         return (clock.monotonic_ns() - self._start_ns) / 1e9

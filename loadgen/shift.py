@@ -8,7 +8,6 @@ from typing import Any
 
 import gevent
 from gevent.event import Event
-from gevent.pool import Group
 
 from client import clock
 from client.completion import Finished
@@ -116,10 +115,11 @@ class Shift:
         self._started.wait()
         self._watch.start()
         try:
-            running = Group()
-            for loop in self._loops():
-                running.start(gevent.Greenlet(loop.run))
-            running.join(raise_error=True)
+            running = [gevent.spawn(loop.run) for loop in self._loops()]
+            for ended in gevent.iwait(running):
+                if ended.exception is not None:
+                    self.stop("run_stopped")
+            gevent.joinall(running, raise_error=True)
         finally:
             self._watch.stop()
             self._sender.close()

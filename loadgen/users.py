@@ -8,11 +8,13 @@ init. A user class says what is sent; when, the plan says. Every request with a 
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 from argparse import Namespace
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import gevent
 from locust import User, events, task
 from locust.env import Environment
 from locust.event import EventHook
@@ -122,6 +124,8 @@ def _set_up_conductor(environment: Environment) -> None:
     environment.events.quitting.add_listener(lambda **_: conductor.end("interrupted"))
     if environment.web_ui is not None:
         web.extend(environment, conductor)
+    # Locust takes SIGTERM into its hands only after a headless shape has ended.
+    gevent.signal_handler(signal.SIGTERM, conductor.terminate)
     options: Namespace | None = environment.parsed_options
     if options is not None and (options.headless or options.autostart):
         _refuse_before_the_start(environment, conductor, options)

@@ -10,8 +10,8 @@ import gevent
 from gevent.event import Event
 
 from client import clock
-from loadgen.dispatch import ARM_BYTES_AT_MOST, Dispatcher
 from loadgen.arrival import Arrival
+from loadgen.dispatch import ARM_BYTES_AT_MOST, Dispatcher
 
 
 def arrival(index: int, at_s: float) -> Arrival:
@@ -95,6 +95,26 @@ def test_later_slices_are_waited_for() -> None:
     dispatcher.add([arrival(1, 0.1), arrival(2, 0.2)], last=True)
     running.get(timeout=10)
     assert sender.indices == [0, 1, 2]
+
+
+def test_an_amendment_in_between_is_sent_in_its_place() -> None:
+    sender = FakeSender()
+    dispatcher, _ = started(sender, 2.0)
+    dispatcher.add([arrival(0, 0.0), arrival(3, 0.6)], last=True)
+    running = gevent.spawn(dispatcher.run)
+    gevent.sleep(0.15)
+    dispatcher.add([arrival(1, 0.3), arrival(2, 0.4)], last=True)
+    running.get(timeout=10)
+    assert sender.indices == [0, 1, 2, 3]
+    assert sorted(sender.ended) == [0, 1, 2, 3]
+
+
+def test_the_drain_counts_from_the_end_of_the_load() -> None:
+    sender = FakeSender(answer_s=0.6)
+    dispatcher, _ = started(sender, duration_s=1.0, drain_s=0.2)
+    dispatcher.add([arrival(0, 0.0)], last=True)
+    dispatcher.run()
+    assert sender.cancelled == 0
 
 
 def test_requests_are_armed_and_connections_opened_ahead() -> None:
