@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from analysis.load import load_run
+from analysis.locust_files import LocustCsvError
 from analysis.slo import SloError
 from analysis.summary import summarize, write_summary
 from analysis.table import check_lines, side_by_side
@@ -21,6 +22,8 @@ EXAMPLES = """examples:
   python -m analysis report runs/20260101-120000-pulse          write summary.json and report.html
   python -m analysis summary runs/A runs/B                      a table, the runs side by side
   python -m analysis check runs/A --slo "ttft<1s,tpot<50ms@99%" checks and SLO; the exit code says the result
+  python -m analysis recover runs/A --journals /mnt/worker2     complete a run whose master died, then report
+  python -m analysis report --locust-csv out/test               a report from what locust --csv out/test wrote
 
 an SLO:
   ttft<1s,tpot<50ms        each request must meet both; the share that does is reported
@@ -31,12 +34,13 @@ an SLO:
 
 @dataclass(frozen=True)
 class Command:
-    """`run` takes the parsed options and returns the exit code."""
+    """`run` takes the parsed options and returns the exit code. `reads_csv`: from Locust's CSV as well."""
 
     name: str
     what: str
     run: Callable[[argparse.Namespace], ExitCode]
     more_options: Callable[[argparse.ArgumentParser], object] | None = None
+    reads_csv: bool = False
 
 
 class _Parser(argparse.ArgumentParser):
@@ -47,20 +51,44 @@ class _Parser(argparse.ArgumentParser):
 
 
 def report(options: argparse.Namespace) -> ExitCode:
-    """Write summary.json and report.html into each run folder."""
-    from analysis.report import write_report  # plotly takes a second to load; only this command needs it
+    """Write summary.json and report.html into each run folder, or the one report of Locust CSV."""
+    if _is_locust_csv(options):
+        return _report_csv(options)
+    for folder in options.runs:
+        _report(folder, options.slo)
+    return ExitCode.OK
+
+
+def _report(folder: Path, slo: str | None) -> None:
+    from analysis.report import write_report  # plotly takes a second to load; only this needs it
+
+    run = load_run(folder)
+    summary = summarize(run, slo)
+    print(f"summary  {write_summary(run, summary)}")
+    print(f"report   {write_report(run, summary)}")
+    print(_verdict_line(summary))
+
+
+def recover(options: argparse.Namespace) -> ExitCode:
+    """Complete the folder of a run whose master died, and make its summary and report."""
+    from analysis.recover import recover as complete
 
     for folder in options.runs:
-        run = load_run(folder)
-        summary = summarize(run, options.slo)
-        print(f"summary  {write_summary(run, summary)}")
-        print(f"report   {write_report(run, summary)}")
-        print(_verdict_line(summary))
+        found = complete(folder, options.journals)
+        if found is None:
+            print(f"{folder}: nothing to recover, the run has ended and every record is there")
+            continue
+        print(f"recovered {folder}: {found}")
+        for note in found.notes:
+            print(f"note     {note}")
+        _report(folder, options.slo)
     return ExitCode.OK
 
 
 def summary(options: argparse.Namespace) -> ExitCode:
     """Print the table, or the summaries as JSON (one object, or a list for several runs)."""
+    if _is_locust_csv(options):
+        return _summarize_csv(options)
     summaries = [summarize(load_run(folder), options.slo) for folder in options.runs]
     if options.json:
         print(json.dumps(summaries if len(summaries) > 1 else summaries[0], indent=2, allow_nan=False))
@@ -81,17 +109,83 @@ def check(options: argparse.Namespace) -> ExitCode:
     return first_of(codes)
 
 
+def _is_locust_csv(options: argparse.Namespace) -> bool:
+    if bool(options.runs) == (options.locust_csv is not None):
+        raise LocustCsvError("give RUN folders, or --locust-csv PREFIX (--help shows examples)")
+    if options.locust_csv is None and (options.request_types or getattr(options, "out", None)):
+        raise LocustCsvError("--request-types and --out go with --locust-csv PREFIX only")
+    return options.locust_csv is not None
+
+
+def _report_csv(options: argparse.Namespace) -> ExitCode:
+    from analysis.csv_report import write_csv_report  # plotly, as above
+    from analysis.csv_summary import text_summary
+
+    path, found = write_csv_report(options.locust_csv, options.out, options.request_types, options.slo)
+    print(text_summary(found))
+    print(f"report   {path}")
+    return ExitCode.OK
+
+
+def _summarize_csv(options: argparse.Namespace) -> ExitCode:
+    from analysis.csv_run import load_csv_run
+    from analysis.csv_summary import summarize_csv, text_summary
+
+    found = summarize_csv(load_csv_run(options.locust_csv, options.request_types), options.slo)
+    print(json.dumps(found, indent=2, allow_nan=False) if options.json else text_summary(found))
+    return ExitCode.OK
+
+
+def _csv_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--locust-csv",
+        type=Path,
+        metavar="PREFIX",
+        help="instead of run folders: what locust --csv PREFIX wrote, of any Locust version",
+    )
+    parser.add_argument(
+        "--request-types",
+        type=lambda text: [name for name in text.split(",") if name.strip()],
+        metavar="GET,POST",
+        help="with --locust-csv: the types of rows that are requests; others are metric events such as TTFT",
+    )
+
+
+def _report_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="with --locust-csv: the page (default: PREFIX_report.html)"
+    )
+
+
+def _summary_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+
+def _recover_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--journals",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="PLACE",
+        help="journals of workers on other machines: files, or folders to search (worker-<n>-<pid>.jsonl)",
+    )
+
+
 COMMANDS: tuple[Command, ...] = (
-    Command("report", "write summary.json and report.html into the run folder", report),
     Command(
-        "summary",
-        "print the figures of one or several runs side by side",
-        summary,
-        lambda parser: parser.add_argument(
-            "--json", action="store_true", help="print JSON instead of a table"
-        ),
+        "report", "write summary.json and report.html into the run folder", report, _report_options, True
+    ),
+    Command(
+        "summary", "print the figures of one or several runs side by side", summary, _summary_options, True
     ),
     Command("check", "print every check and the SLO's result; exit by the table of exit codes", check),
+    Command(
+        "recover",
+        "complete a run whose master died from its workers' journals, then report; only once it is gone",
+        recover,
+        _recover_options,
+    ),
 )
 
 
@@ -118,9 +212,15 @@ def _parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         one.add_argument(
-            "runs", nargs="+", type=Path, metavar="RUN", help="a run folder, such as runs/<run_id>"
+            "runs",
+            nargs="*" if command.reads_csv else "+",
+            type=Path,
+            metavar="RUN",
+            help="a run folder, such as runs/<run_id>",
         )
         one.add_argument("--slo", metavar="TEXT", help="judge by this SLO instead of the run's own")
+        if command.reads_csv:
+            _csv_options(one)
         if command.more_options:
             command.more_options(one)
         one.set_defaults(run=command.run)
@@ -132,7 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         return int(options.run(options))
-    except (RunFolderError, SloError, OSError) as error:
+    except (RunFolderError, LocustCsvError, SloError, OSError) as error:
         print(f"python -m analysis: {error}", file=sys.stderr)
         return int(ExitCode.USAGE)
 

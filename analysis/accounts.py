@@ -8,6 +8,7 @@ import pandas as pd
 
 from analysis.load import Run
 from analysis.metrics import distribution
+from analysis.trust import recorded_twice
 from analysis.validity import CheckResult
 from runlog.failures import failure_class
 from runlog.record import OUTCOMES
@@ -16,7 +17,8 @@ LONGEST_EXAMPLE = 200
 
 
 def counts(run: Run) -> dict[str, int]:
-    """scheduled = sent + not_sent + missing - twice; sent = succeeded + failed + rejected + cancelled."""
+    """scheduled = sent + not_sent + missing - twice (a closed loop schedules nothing);
+    sent = succeeded + failed + rejected + cancelled."""
     load = run.load
     outcomes: dict[str, int] = {name: int((load["outcome"] == name).sum()) for name in OUTCOMES}
     arrivals = run.requests["arrival"].dropna()
@@ -26,8 +28,10 @@ def counts(run: Run) -> dict[str, int]:
         "sent": len(load) - outcomes["not_sent"],
         **outcomes,
         "missing": int((~run.schedule["arrival"].dropna().isin(arrivals)).sum()),
-        "twice": int(arrivals.duplicated().sum()),
+        "twice": int(arrivals.duplicated().sum()) if not run.closed else recorded_twice(run),
         "outside_load": len(run.requests) - len(load),
+        "probes": len(run.probes),
+        "warmups": run.warmups,
         "finished_in_window": int(in_window.sum()),
         "finished_in_drain": outcomes["succeeded"] - int(in_window.sum()),
     }

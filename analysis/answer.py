@@ -31,6 +31,8 @@ def header(run: Run, summary: Mapping[str, Any]) -> Html:
     what = TEXT["run_line"].format(
         run=info.run_id, model=info.model, target=info.target, started=info.started_at or UNKNOWN
     )
+    if run.closed:
+        what += TEXT["closed_line"]
     return join(
         [
             element("p", what, class_="run"),
@@ -47,6 +49,8 @@ def sentence(run: Run, summary: Mapping[str, Any]) -> str:
     """The answer to "what did the bursts do?" (or, without bursts, "how did it do?") in one sentence."""
     counts, bursts = summary["counts"], summary["bursts"]
     if not counts["sent"]:
+        if run.closed:
+            return TEXT["say_no_users"]
         return TEXT["say_nothing_sent"].format(scheduled=count(counts["scheduled"]))
     if not counts["succeeded"]:
         first = next(iter(summary["failures"]), None)
@@ -60,7 +64,7 @@ def sentence(run: Run, summary: Mapping[str, Any]) -> str:
         ttft = summary["metrics"][lead_metric(summary)]
         return TEXT["say_steady"].format(
             shape=run.info.shape,
-            rate=plain(run.info.mean_rate_rps),
+            load=_load(run, summary),
             p50=seconds(ttft["p50"]["value"]),
             p95=quantile_text(ttft["p95"]),
             errors=_errors(summary),
@@ -68,6 +72,12 @@ def sentence(run: Run, summary: Mapping[str, Any]) -> str:
     return TEXT["say_bursts"].format(
         burst=_burst_words(run, summary), effect=_effect(summary), errors=_errors(summary)
     )
+
+
+def _load(run: Run, summary: Mapping[str, Any]) -> str:
+    if run.closed:
+        return TEXT["load_users"].format(users=plain(summary["in_flight"]["users_mean"]))
+    return TEXT["load_rate"].format(rate=plain(run.info.mean_rate_rps))
 
 
 def five_numbers(run: Run, summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
@@ -113,11 +123,13 @@ def _burst_words(run: Run, summary: Mapping[str, Any]) -> str:
             else TEXT["range"].format(low=count(sizes[0]), high=count(sizes[-1]))
         )
         return TEXT["one_salvo" if one else "each_salvo"].format(size=size)
-    highest = max((point[1] for point in run.info.rate_curve), default=None)
-    mean = run.info.mean_rate_rps
+    curve = run.info.users_curve if run.closed else run.info.rate_curve
+    highest = max((point[1] for point in curve), default=None)
+    mean = summary["in_flight"]["users_mean"] if run.closed else run.info.mean_rate_rps
     if highest is None or not mean:
         return TEXT["one_burst" if one else "each_burst"]
-    return TEXT["one_burst_of" if one else "each_burst_of"].format(ratio=plain(round(highest / mean, 1)))
+    key = f"{'one' if one else 'each'}_burst_of{'_users' if run.closed else ''}"
+    return TEXT[key].format(ratio=plain(round(highest / mean, 1)))
 
 
 def _effect(summary: Mapping[str, Any]) -> str:

@@ -27,7 +27,7 @@ from runlog.folder import (
     RunInfo,
     read_run_info,
 )
-from runlog.record import COLUMN_KINDS, OUTCOMES
+from runlog.record import COLUMN_KINDS, OUTCOMES, OUTSIDE_THE_LOAD, PROBE, WARMUP
 
 SCHEDULE_KINDS: dict[str, type] = {
     "arrival": int,
@@ -45,9 +45,6 @@ EVENT_KINDS: dict[str, type] = {
     "at_s": float,
     "worker": int,
 }
-OUTSIDE_LOAD = ("probe", "warmup")
-"""Names of requests that are not part of the load and enter no load figure."""
-
 _RESOLUTION_DIGITS = 9
 """Derived times are rounded to a nanosecond: the stamps have microseconds, what is beyond is float noise, and
 a value that lies on a limit must compare as equal to it."""
@@ -74,30 +71,54 @@ class Run:
         """The requests that make up the load, in order of arrival: no probes, no warm-up.
 
         With a schedule these are the rows with an arrival; in a closed loop all but those named in
-        OUTSIDE_LOAD.
+        OUTSIDE_THE_LOAD.
         """
         has_arrival = self.requests["arrival"].notna()
-        if len(self.schedule) == 0:
-            has_arrival |= ~self.requests["name"].isin(OUTSIDE_LOAD)
+        if self.closed or len(self.schedule) == 0:
+            has_arrival |= ~self.requests["name"].isin(OUTSIDE_THE_LOAD)
         return self.requests[has_arrival].sort_values("arrived_at_s", kind="stable", ignore_index=True)
+
+    @cached_property
+    def probes(self) -> pd.DataFrame:
+        """The probes, in order of arrival: small requests that go on where the load is silent."""
+        probes = self._outside(PROBE)
+        return probes.sort_values("arrived_at_s", kind="stable", ignore_index=True)
+
+    @property
+    def warmups(self) -> int:
+        """How many requests warmed up the server before the start."""
+        return len(self._outside(WARMUP))
+
+    @property
+    def closed(self) -> bool:
+        """Whether users decided when requests went out, each its next when the last had ended."""
+        return self.info.load == "closed"
+
+    def _outside(self, name: str) -> pd.DataFrame:
+        return self.requests[self.requests["arrival"].isna() & (self.requests["name"] == name)]
 
     @cached_property
     def window_s(self) -> float:
         """The length of the measured window: the planned load window, without the drain.
 
-        It ends sooner when the run was stopped (at the first arrival that the stop left unsent), or when it
-        is still going on or broke off (at the last moment recorded).
+        It ends sooner when the run was stopped (at the event that says so; without one at the first arrival
+        that the stop left unsent, or in a closed loop at the last request sent), or when it is still going on
+        or broke off (at the last moment recorded).
         """
-        planned = self.info.duration_s
-        unsent = self.load.loc[
-            (self.load["outcome"] == "not_sent") & (self.load["whose"] == "run"), "arrived_at_s"
-        ]
-        if len(unsent):
-            return min(planned, float(unsent.min()))
-        if self.info.state == "running":
-            last = float(self.load[["sent_at_s", "ended_at_s"]].max().max()) if len(self.load) else np.nan
-            return min(planned, last) if np.isfinite(last) else planned
-        return planned
+        planned, state = float(self.info.duration_s), self.info.state
+        stops = self.events.loc[self.events["kind"] == "stopped", "at_s"].dropna()
+        unsent = (self.load["outcome"] == "not_sent") & (self.load["whose"] == "run")
+        if state == "stopped" and len(stops):
+            ends_s = float(stops.iloc[0])
+        elif unsent.any():
+            ends_s = float(self.load.loc[unsent, "arrived_at_s"].min())
+        elif state == "running":
+            ends_s = float(self.load[["sent_at_s", "ended_at_s"]].max().max()) if len(self.load) else np.nan
+        elif state == "stopped" and self.closed:
+            ends_s = float(self.load["sent_at_s"].max())
+        else:
+            ends_s = planned
+        return min(planned, max(ends_s, 0.0)) if np.isfinite(ends_s) else planned
 
 
 def load_run(folder: Path | str) -> Run:
@@ -105,7 +126,7 @@ def load_run(folder: Path | str) -> Run:
     version."""
     folder = Path(folder)
     info = read_run_info(folder)
-    if not (isinstance(info.duration_s, (int, float)) and info.duration_s > 0):
+    if not info.duration_s > 0:
         raise RunFolderError(f"{folder / RUN_JSON}: duration_s is {info.duration_s!r}; it must be above 0")
     notices: list[str] = []
     if info.state == "running":
@@ -131,21 +152,22 @@ def load_run(folder: Path | str) -> Run:
 def derive(requests: pd.DataFrame) -> pd.DataFrame:
     """The requests with their derived columns, NaN where a part is unknown.
 
-    arrived_at_s (scheduled, else sent), send_lag_s, ttft_s, answer_ttft_s, e2e_s, ttft_from_schedule_s,
-    e2e_from_schedule_s, tpot_s, normalized_latency_s (E2E per output token), normalized_ttft_s (TTFT per
-    input token), whose (runlog.failures: whom the failure speaks about; missing for a success).
+    arrived_at_s (scheduled, else sent, else ended), send_lag_s, ttft_s, answer_ttft_s, e2e_s,
+    ttft_from_schedule_s, e2e_from_schedule_s, tpot_s, normalized_latency_s (E2E per output token),
+    normalized_ttft_s (TTFT per input token), whose (runlog.failures: whom the failure speaks about; missing
+    for a success).
     """
 
     def times(name: str) -> np.ndarray:
         return requests[name].to_numpy(dtype=float, na_value=np.nan)
 
-    scheduled, sent, first, last = (
-        times(name) for name in ("scheduled_at_s", "sent_at_s", "first_token_at_s", "last_token_at_s")
+    scheduled, sent, first, last, ended = (
+        times(f"{name}_at_s") for name in ("scheduled", "sent", "first_token", "last_token", "ended")
     )
     tokens_in, tokens_out = times("input_tokens"), times("output_tokens")
     e2e_s, ttft_s = last - sent, first - sent
     derived = {
-        "arrived_at_s": np.where(np.isnan(scheduled), sent, scheduled),
+        "arrived_at_s": np.where(np.isnan(scheduled), np.where(np.isnan(sent), ended, sent), scheduled),
         "send_lag_s": sent
         - scheduled
         - np.where(times("attempts") <= 1, np.nan_to_num(times("connect_s")), 0.0),

@@ -6,10 +6,14 @@ unfinished requests as at least their age; empty windows are neutral, but the fi
 
     method     threshold                             used when
     baseline   max(baseline + 0.2 s, 1.5 baseline)   there are quiet requests to take a baseline from
-    slo        the SLO's limit on TTFT               there are none
+    probes     likewise, all from probes             outside bursts there are more probes than requests
+    slo        the SLO's limit on TTFT               there is no baseline
     drain      (none)                                nothing arrives after the burst, or neither is known
 
-Drain time is from the burst's end to the last first token of its own requests.
+Probes are small requests at a steady rate, outside the load. Where the load is silent between bursts they are
+the only ones to see the server come back; windows then hold probes alone, never a mixture, because a probe's
+short prompt is answered sooner than the load's. Drain time is from the burst's end to the last first token of
+its own requests.
 
 By arrival, because a burst's slow requests complete long after it: indexed by completion the same burst looks
 harmless at first and recovers tens of seconds late. Absolute, because 1.5 times a baseline of 20 ms is noise.
@@ -30,8 +34,8 @@ import numpy as np
 import pandas as pd
 
 from analysis.phases import SAME_MOMENT_S, Window, inside, label_phases
+from analysis.waits import WINDOW_S, Waits, after_burst, median_s, outside, waits_of, windowed_medians
 
-WINDOW_S = 2.0
 HOLD_S = 10.0
 DROP_FIRST_S = 5.0
 LEAST_QUIET = 5
@@ -39,7 +43,7 @@ TOLERANCE_S = 0.2
 TOLERANCE_RATIO = 1.5
 _MOST_ROUNDS = 10
 
-Method = Literal["baseline", "slo", "drain"]
+Method = Literal["baseline", "probes", "slo", "drain"]
 
 
 @dataclass(frozen=True)
@@ -79,70 +83,61 @@ class Recovery:
 
 @dataclass(frozen=True)
 class Recoveries:
-    """All bursts of a run and the quiet baseline they were judged against (None when there was none)."""
+    """All bursts of a run and the quiet baseline, of requests or probes, they were judged against (None when
+    there was none)."""
 
     bursts: tuple[Recovery, ...]
     baseline_ttft_s: float | None
 
 
 def recoveries(
-    load: pd.DataFrame, bursts: Sequence[Window], window_s: float, slo_ttft_s: float | None = None
+    load: pd.DataFrame,
+    bursts: Sequence[Window],
+    window_s: float,
+    slo_ttft_s: float | None = None,
+    probes: pd.DataFrame | None = None,
 ) -> Recoveries:
     """The recovery of each burst. `load` is Run.load, `window_s` the length of the load, `slo_ttft_s` the
-    SLO's limit."""
-    waits = waits_of(load)
-    base_s = _first_baseline(waits, bursts, window_s)
-    found = _judge(waits, bursts, window_s, base_s, slo_ttft_s)
+    SLO's limit, `probes` Run.probes."""
+    case = _case(load, bursts, window_s, slo_ttft_s, probes)
+    seen = case.witness
+    base_s = _first_baseline(seen, bursts, case.until_s)
+    found = _judge(case, base_s)
     for _ in range(_MOST_ROUNDS):
-        phase = label_phases(waits.at_s, bursts, [row.affected_until_s for row in found])
-        quiet = waits.ttft_s[(phase == "quiet") & (waits.at_s >= DROP_FIRST_S)]
-        before, base_s = base_s, _median(quiet) if len(quiet) >= LEAST_QUIET else None
-        found = _judge(waits, bursts, window_s, base_s, slo_ttft_s)
+        phase = label_phases(seen.at_s, bursts, [row.affected_until_s for row in found])
+        quiet = seen.ttft_s[(phase == "quiet") & (seen.at_s >= DROP_FIRST_S)]
+        before, base_s = base_s, median_s(quiet) if len(quiet) >= LEAST_QUIET else None
+        found = _judge(case, base_s)
         if base_s == before:
             break
     return Recoveries(tuple(found), base_s)
 
 
 @dataclass(frozen=True)
-class Waits:
-    """The sent requests as recovery sees them: when each arrived, its TTFT, and whether that is only its age
-    so far.
+class _Case:
+    """What recovery is judged by: the load's waits, and those of the `witness`, the load itself or the
+    probes. `until_s`: the end of what the witness saw."""
 
-    `ttft_s` is +inf for failures and rejections, the age for what was cancelled before any output, NaN for a
-    success whose first token was not seen.
-    """
-
-    at_s: np.ndarray
-    ttft_s: np.ndarray
-    unfinished: np.ndarray
-
-    def where(self, chosen: np.ndarray) -> Waits:
-        return Waits(self.at_s[chosen], self.ttft_s[chosen], self.unfinished[chosen])
+    load: Waits
+    witness: Waits
+    by: Method
+    bursts: Sequence[Window]
+    until_s: float
+    slo_ttft_s: float | None
 
 
-def waits_of(load: pd.DataFrame) -> Waits:
-    """The waits of Run.load; requests that were never sent say nothing about the server and are left out."""
-    load = load[load["outcome"] != "not_sent"]
-    ttft_s = load["ttft_s"].to_numpy(dtype=float)
-    began_at_s = load["sent_at_s"].fillna(load["arrived_at_s"])
-    age_s = (load["ended_at_s"] - began_at_s).to_numpy(dtype=float)
-    unfinished = ((load["outcome"] == "cancelled") & load["ttft_s"].isna()).to_numpy()
-    lost = load["outcome"].isin(("failed", "rejected")).to_numpy()
-    seen = np.where(lost, math.inf, np.where(unfinished, age_s, ttft_s))
-    return Waits(load["arrived_at_s"].to_numpy(dtype=float), seen, unfinished)
-
-
-def windowed_medians(waits: Waits, start_s: float, end_s: float) -> np.ndarray:
-    """Median TTFT of the arrivals in each 2 s window from `start_s` on, NaN for windows without data."""
-    count = max(0, math.ceil((end_s - start_s - SAME_MOMENT_S) / WINDOW_S))
-    at_s = waits.at_s
-    known = ~np.isnan(waits.ttft_s) & (at_s >= start_s - SAME_MOMENT_S / 2) & (at_s < end_s)
-    window = np.floor((at_s[known] - start_s + SAME_MOMENT_S / 2) / WINDOW_S).astype(int)
-    medians = np.full(count, math.nan)
-    values = waits.ttft_s[known]
-    for index in np.unique(window[window < count]):
-        medians[index] = np.median(values[window == index])
-    return medians
+def _case(
+    load: pd.DataFrame,
+    bursts: Sequence[Window],
+    window_s: float,
+    slo_ttft_s: float | None,
+    probes: pd.DataFrame | None,
+) -> _Case:
+    waits = waits_of(load)
+    probed = waits if probes is None else waits_of(probes)
+    if probed is waits or outside(probed, bursts) <= outside(waits, bursts):
+        return _Case(waits, waits, "baseline", bursts, window_s, slo_ttft_s)
+    return _Case(waits, probed, "probes", bursts, max(window_s, float(probed.at_s.max())), slo_ttft_s)
 
 
 def first_held_window(
@@ -164,24 +159,22 @@ def first_held_window(
     return None, min(observed_s, float((last_above[-1] + 1) * WINDOW_S)) if len(last_above) else 0.0
 
 
-def _judge(
-    waits: Waits, bursts: Sequence[Window], window_s: float, base_s: float | None, slo_ttft_s: float | None
-) -> list[Recovery]:
+def _judge(case: _Case, base_s: float | None) -> list[Recovery]:
     threshold_s = None if base_s is None else max(base_s + TOLERANCE_S, TOLERANCE_RATIO * base_s)
-    method: Method = "baseline"
+    method = case.by
     if threshold_s is None:
-        method, threshold_s = ("drain", None) if slo_ttft_s is None else ("slo", slo_ttft_s)
-    ends = [*(start_s for start_s, _ in bursts), window_s][1:]
+        method, threshold_s = ("drain", None) if case.slo_ttft_s is None else ("slo", case.slo_ttft_s)
+    ends = [*(start_s for start_s, _ in case.bursts), case.until_s][1:]
     found = []
-    for index, (window, until_s) in enumerate(zip(bursts, ends, strict=True)):
-        in_burst = inside(waits.at_s, window)
-        later = ~in_burst & (waits.at_s >= window[1] - SAME_MOMENT_S / 2) & (waits.at_s < until_s)
-        during, after = waits.where(in_burst), waits.where(later)
+    for index, (window, until_s) in enumerate(zip(case.bursts, ends, strict=True)):
+        during = case.load.where(inside(case.load.at_s, window))
+        after = after_burst(case.load, window, until_s)
+        seen = after if case.witness is case.load else after_burst(case.witness, window, until_s)
         burst = _described(index, window, max(until_s, window[1]), during, after, base_s)
-        if threshold_s is None or not later.any():
+        if threshold_s is None or not len(seen.at_s):
             found.append(_drained(burst, during))
         else:
-            medians = windowed_medians(after, burst.end_s, burst.end_s + burst.observed_s)
+            medians = windowed_medians(seen, burst.end_s, burst.end_s + burst.observed_s)
             recovery_s, at_least_s = first_held_window(medians, threshold_s, burst.observed_s)
             found.append(
                 replace(
@@ -238,7 +231,7 @@ def _first_baseline(waits: Waits, bursts: Sequence[Window], window_s: float) -> 
         return None
     lead = (waits.at_s >= DROP_FIRST_S) & (waits.at_s < bursts[0][0] - SAME_MOMENT_S)
     if int(lead.sum()) >= LEAST_QUIET:
-        return _median(waits.ttft_s[lead])
+        return median_s(waits.ttft_s[lead])
     edges = [DROP_FIRST_S] + [edge for window in bursts for edge in window] + [window_s]
     medians = np.concatenate(
         [
@@ -248,13 +241,6 @@ def _first_baseline(waits: Waits, bursts: Sequence[Window], window_s: float) -> 
     )
     medians = medians[np.isfinite(medians)]
     return float(np.quantile(medians, 0.25)) if len(medians) else None
-
-
-def _median(ttft_s: np.ndarray) -> float | None:
-    """The median, or None when there is none or at least half are failures."""
-    known = ttft_s[~np.isnan(ttft_s)]
-    value = float(np.median(known)) if len(known) else math.nan
-    return value if math.isfinite(value) else None
 
 
 def median_recovery_s(rows: Sequence[Recovery]) -> float | None:

@@ -1,7 +1,7 @@
 """Run and summary -> one self-contained report.html in the run folder.
 
-SECTIONS is the page in order; a new part is a function (Run, summary) -> Section and a line here. Each
-renders on an empty, a tiny, a failed and a huge run.
+SECTIONS is the page in order; a new part is a function (Run, summary) -> Section and a line here; None leaves
+it out. Each renders on an empty, a tiny, a failed and a huge run.
 """
 
 from __future__ import annotations
@@ -10,18 +10,20 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from analysis import sections_detail, sections_main
+from analysis import sections_detail, sections_load, sections_main
 from analysis.answer import header
 from analysis.load import Run
 from analysis.page import Section, page
 from runlog.folder import REPORT_HTML, write_text_atomically
 
-SECTIONS: tuple[Callable[[Run, Mapping[str, Any]], Section], ...] = (
+SECTIONS: tuple[Callable[[Run, Mapping[str, Any]], Section | None], ...] = (
     sections_main.over_time,
+    sections_load.levels,
     sections_main.bursts,
     sections_main.latency,
     sections_main.slo,
-    sections_main.burstiness,
+    sections_load.burstiness,
+    sections_load.events,
     sections_detail.failures,
     sections_detail.slowest,
     sections_detail.checks,
@@ -41,5 +43,5 @@ def write_report(run: Run, summary: Mapping[str, Any]) -> Path:
 
 def report_html(run: Run, summary: Mapping[str, Any]) -> str:
     """The report as the text of one HTML file that needs no network."""
-    sections = [make(run, summary) for make in SECTIONS]
+    sections = [section for make in SECTIONS if (section := make(run, summary)) is not None]
     return page(f"{summary['verdict']}: {run.info.name or run.info.run_id}", header(run, summary), sections)

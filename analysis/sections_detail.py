@@ -15,7 +15,8 @@ from analysis.load import Run
 from analysis.metrics import METRICS
 from analysis.numbers import UNKNOWN, count, known, percent, plain, seconds
 from analysis.page import Html, Section, element, join, noted, table
-from analysis.wording import OUTCOME, TERMS, TEXT, WHOSE
+from analysis.terms import TERMS
+from analysis.wording import OUTCOME, TEXT, WHOSE
 
 MOST_TEXTS = 50
 MOST_SLOW = 10
@@ -167,12 +168,8 @@ def settings(run: Run, summary: Mapping[str, Any]) -> Section:
         ("run", info.run_id),
         ("target", info.target),
         ("model", info.model),
-        (
-            "load",
-            TEXT["load_fact"].format(
-                shape=info.shape, arrivals=info.arrivals, rate=plain(info.mean_rate_rps)
-            ),
-        ),
+        ("load", _load_fact(run, summary)),
+        ("outside", _outside_fact(summary["counts"])),
         ("seed", str(info.seed)),
         (
             "duration",
@@ -202,6 +199,21 @@ def settings(run: Run, summary: Mapping[str, Any]) -> Section:
         inner = table(TEXT["options_head"].split("|"), options, wide=(1,), caption=TEXT["options"])
         parts.append(element("details", element("summary", TEXT["options"]), inner))
     return Section("settings", TEXT["settings"], join([*parts, _workers(run)]))
+
+
+def _load_fact(run: Run, summary: Mapping[str, Any]) -> str:
+    info, seen = run.info, summary["in_flight"]
+    if run.closed:
+        return TEXT["users_fact"].format(
+            shape=info.shape, users=plain(seen["users_mean"]), peak=plain(seen["users_peak"])
+        )
+    return TEXT["load_fact"].format(shape=info.shape, arrivals=info.arrivals, rate=plain(info.mean_rate_rps))
+
+
+def _outside_fact(counts: Mapping[str, int]) -> str:
+    if not counts["probes"] + counts["warmups"]:
+        return ""
+    return TEXT["outside_fact"].format(probes=count(counts["probes"]), warmups=count(counts["warmups"]))
 
 
 def _workers(run: Run) -> Html:
@@ -277,6 +289,8 @@ def _honest(run: Run, summary: Mapping[str, Any]) -> list[str]:
         TEXT["note_successes"],
         TEXT["note_intervals"],
     ]
+    if run.closed:
+        notes.insert(0, TEXT["note_closed"])
     if estimated:
         every = sum(tokens["tokens_from"].values())
         notes.append(TEXT["note_estimated"].format(estimated=count(estimated), all=count(every)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,18 +30,24 @@ def over_time(run: Run, summary: Mapping[str, Any]) -> Section:
     made = time_line(
         load,
         run.schedule["at_s"],
-        run.info.rate_curve,
+        run.info.users_curve if run.closed else run.info.rate_curve,
         burst_frame(summary),
         float(run.info.duration_s),
         limit_of(summary, "ttft_s"),
+        closed=run.closed,
+        probes=run.probes,
+        events=run.events,
     )
-    caption = TEXT["time_line_caption"]
+    caption = [TEXT["time_line_caption"]]
     if answered > MOST_DOTS:
-        caption += " " + TEXT["thinned"].format(shown=count(MOST_DOTS), all=count(answered))
+        caption.append(TEXT["thinned"].format(shown=count(MOST_DOTS), all=count(answered)))
+    if len(run.probes):
+        caption.append(TEXT["probes_caption"])
+    if len(run.events):
+        caption.append(TEXT["events_caption"])
     height = int(made.layout.height)
-    return Section(
-        "time", TEXT["over_time"], figure("time_line", height, caption, axis="yaxis3"), {"time_line": made}
-    )
+    slot = figure("time_line", height, " ".join(caption), axis="yaxis3")
+    return Section("time", TEXT["over_time"], slot, {"time_line": made})
 
 
 def bursts(run: Run, summary: Mapping[str, Any]) -> Section:
@@ -76,19 +82,24 @@ def _recovery_words(summary: Mapping[str, Any]) -> Html:
 
 def _burst_table(summary: Mapping[str, Any]) -> Html:
     """The first bursts at once, the others behind a click."""
-    rows = [_burst_row(burst) for burst in summary["bursts"]]
+    closed = summary["load"] == "closed"
+    rows = [_burst_row(burst, closed) for burst in summary["bursts"]]
     first, others = rows[:FIRST_BURST_ROWS], rows[FIRST_BURST_ROWS:MOST_BURST_ROWS]
-    head = TEXT["bursts_head"].split("|")
-    shown = table(head, first, numeric=range(2, 7), caption=TEXT["bursts_caption"])
+    head = TEXT["bursts_head"].split("|") + [TEXT["bursts_users_head"]] * closed
+    numeric = range(2, len(head))
+    shown = table(head, first, numeric=numeric, caption=TEXT["bursts_caption"])
     if not others:
         return shown
     caption = TEXT["other_bursts"].format(first=len(first) + 1, last=len(first) + len(others), all=len(rows))
-    more = table(head, others, numeric=range(2, 7), caption=TEXT["bursts_caption"])
+    more = table(head, others, numeric=numeric, caption=TEXT["bursts_caption"])
     return join([shown, element("details", element("summary", caption), more)])
 
 
-def _burst_row(burst: Mapping[str, Any]) -> tuple[object, ...]:
+def _burst_row(burst: Mapping[str, Any], closed: bool) -> tuple[object, ...]:
+    """`closed` adds what was in flight of the users wanted, on average."""
     when = TEXT["moment" if burst["start_s"] == burst["end_s"] else "span"]
+    seen = burst["in_flight"]
+    users = TEXT["of_users"].format(seen=plain(seen["in_flight_mean"]), users=plain(seen["users_mean"]))
     return (
         str(burst["index"] + 1),
         when.format(start=plain(burst["start_s"]), end=plain(burst["end_s"])),
@@ -97,6 +108,7 @@ def _burst_row(burst: Mapping[str, Any]) -> tuple[object, ...]:
         seconds(burst["overshoot_s"]),
         _recovery_cell(burst),
         _met(burst["attainment"]),
+        *([users] if closed else []),
     )
 
 
@@ -268,60 +280,3 @@ def _writer(unit: str) -> Any:
     if unit.startswith("s/"):
         return lambda value: UNKNOWN if known(value) is None else f"{seconds(value)}{unit[1:]}"
     return plain
-
-
-def burstiness(run: Run, summary: Mapping[str, Any]) -> Section:
-    """How bursty the load was, asked beside sent, each measure with a reading in plain words."""
-    asked, sent = summary["burstiness"]["asked"], summary["burstiness"]["sent"]
-    if asked is None and sent is None:
-        return Section("burstiness", TEXT["burstiness"], element("p", TEXT["no_burstiness"]))
-    rows = [_measure_row(TEXT["measure_cv"], asked, sent, ("cv",), _read_cv)]
-    for name, reading in (
-        ("idc", "read_idc"),
-        ("allan_factor", "read_allan"),
-        ("peak_over_mean", "read_peak"),
-    ):
-        for window in (asked or sent)[name]:
-            label = TEXT[f"measure_{name}"].format(window=window)
-            row = _measure_row(label, asked, sent, (name, window), _reader(reading, window))
-            rows += [row] if row[1:3] != (UNKNOWN, UNKNOWN) else []
-    made = table(
-        TEXT["burstiness_head"].split("|"), rows, numeric=(1, 2, 3), caption=TEXT["burstiness_caption"]
-    )
-    return Section("burstiness", TEXT["burstiness"], made)
-
-
-def _measure_row(
-    label: str,
-    asked: Mapping[str, Any] | None,
-    sent: Mapping[str, Any] | None,
-    path: tuple[str, ...],
-    read: Callable[[float], str],
-) -> tuple[str, ...]:
-    first, second = _dig(asked, path), _dig(sent, path)
-    shown = first if second is None else second
-    ratio = second / first if first and second is not None else None
-    return label, plain(first), plain(second), percent(ratio), "" if shown is None else read(shown)
-
-
-def _dig(found: Mapping[str, Any] | None, path: tuple[str, ...]) -> float | None:
-    value: Any = found
-    for name in path:
-        value = None if value is None else value.get(name)
-    return known(value)
-
-
-def _read_cv(value: float) -> str:
-    named = next(
-        name
-        for bound, name in ((0.3, "even"), (0.85, "regular"), (1.15, "random"), (np.inf, "bursty"))
-        if value < bound
-    )
-    return TEXT[f"read_cv_{named}"]
-
-
-def _reader(key: str, window: str) -> Callable[[float], str]:
-    def read(value: float) -> str:
-        return TEXT[key].format(value=plain(value), window=window)
-
-    return read

@@ -18,16 +18,21 @@ import pandas as pd
 
 from analysis import accounts
 from analysis.burstiness import burstiness
+from analysis.levels import levels
 from analysis.load import Run
 from analysis.metrics import METRICS, Distribution, adjusted_values_of, distribution, values_of
 from analysis.phases import PHASES, Window, burst_windows, inside, label_phases
 from analysis.recovery import Recoveries, median_recovery_s, recoveries
 from analysis.slo import Attainment, Judged, Slo, SloError, attainment, judge, parse_slo, percentile_result
+from analysis.users import Occupancy
 from analysis.validity import CheckResult, run_checks, verdict, warnings
 from runlog.exit_codes import ExitCode, first_of
 from runlog.folder import SUMMARY_JSON, write_text_atomically
 
 SUMMARY_VERSION = 1
+
+STOPPED_BY = {"interrupted": ExitCode.INTERRUPTED, "safety valve": ExitCode.SAFETY_VALVE}
+"""How a stop reason begins -> the exit code that it stands for."""
 
 
 def summarize(run: Run, slo_text: str | None = None) -> dict[str, Any]:
@@ -39,7 +44,7 @@ def summarize(run: Run, slo_text: str | None = None) -> dict[str, Any]:
     slo = _slo_of(run, slo_text, notices)
     load, window_s = run.load, run.window_s
     bursts = burst_windows(run.info.bursts)
-    recovered = recoveries(load, bursts, window_s, slo.ttft_limit_s() if slo else None)
+    recovered = recoveries(load, bursts, window_s, slo.ttft_limit_s() if slo else None, run.probes)
     phase = label_phases(
         load["arrived_at_s"].to_numpy(), bursts, [row.affected_until_s for row in recovered.bursts]
     )
@@ -47,7 +52,8 @@ def summarize(run: Run, slo_text: str | None = None) -> dict[str, Any]:
     joint = judge(load, slo.attained_by) if slo else None
     judged = _slo(run, slo, joint, phase, bursts) if slo and joint else None
     outcome, reasons = verdict(checks)
-    info = run.info
+    info, lead_ttft = run.info, _lead_ttft(run, checks)
+    occupancy = Occupancy(run)
     summary: dict[str, Any] = plain(
         {
             "format_version": SUMMARY_VERSION,
@@ -57,6 +63,7 @@ def summarize(run: Run, slo_text: str | None = None) -> dict[str, Any]:
             "model": info.model,
             "shape": info.shape,
             "arrivals": info.arrivals,
+            "load": info.load,
             "seed": info.seed,
             "state": info.state,
             "stop_reason": info.stop_reason,
@@ -69,7 +76,8 @@ def summarize(run: Run, slo_text: str | None = None) -> dict[str, Any]:
             "counts": accounts.counts(run),
             "throughput": accounts.throughput(run),
             "error_ratio": accounts.error_ratio(load),
-            "lead_ttft": _lead_ttft(checks),
+            "in_flight": occupancy.reached((0.0, window_s)),
+            "lead_ttft": lead_ttft,
             "metrics": {metric.key: _metric(load, metric.key) for metric in METRICS},
             "slo": judged,
             "phases": {name: int((phase == name).sum()) for name in PHASES},
@@ -78,9 +86,11 @@ def summarize(run: Run, slo_text: str | None = None) -> dict[str, Any]:
                     **asdict(row),
                     "censored": row.censored,
                     "attainment": _attainment_in(load, joint, (row.start_s, row.end_s)),
+                    "in_flight": occupancy.reached_in_burst((row.start_s, row.end_s)),
                 }
                 for row in recovered.bursts
             ],
+            "levels": levels(run, lead_ttft, joint),
             "recovery": _recovery(recovered),
             "burstiness": _burstiness(run),
             "checks": [asdict(row) for row in checks],
@@ -128,9 +138,7 @@ def _slo_of(run: Run, slo_text: str | None, notices: list[str]) -> Slo | None:
 
 
 def _exit_code(run: Run, outcome: str, judged: Mapping[str, Any] | None) -> ExitCode:
-    codes = []
-    if run.info.stop_reason == "interrupted":
-        codes.append(ExitCode.INTERRUPTED)
+    codes = [code for why, code in STOPPED_BY.items() if (run.info.stop_reason or "").startswith(why)]
     if outcome != "VALID":
         codes.append(ExitCode.NOT_VALID)
     if judged is not None and judged["met"] is False:
@@ -138,9 +146,12 @@ def _exit_code(run: Run, outcome: str, judged: Mapping[str, Any] | None) -> Exit
     return first_of(codes)
 
 
-def _lead_ttft(checks: Sequence[CheckResult]) -> str:
-    """The TTFT to lead with: from the scheduled moment when requests were not sent to the millisecond."""
-    late = any(row.name == "send lag" and row.passed is False for row in checks)
+def _lead_ttft(run: Run, checks: Sequence[CheckResult]) -> str:
+    """The TTFT to lead with: from the scheduled moment when requests were not sent to the millisecond.
+
+    In a closed loop most requests have no scheduled moment.
+    """
+    late = not run.closed and any(row.name == "send lag" and row.passed is False for row in checks)
     return "ttft_from_schedule_s" if late else "ttft_s"
 
 

@@ -1,7 +1,8 @@
 """Summaries as text: a table with the runs side by side, and the list of checks with the SLO beneath.
 
-ROWS is the table: a label and what to show of a summary. Unknown is "n/a"; a percentile with too few values
-behind it is "n too small"; one that falls on a failure is "not met".
+ROWS is the table: a label and what to show of a summary; LEVEL_COLUMNS is that of a run in steps, a row a
+level. Unknown is "n/a"; a percentile with too few values behind it is "n too small"; one that falls on a
+failure is "not met".
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ class Row:
 
 
 def side_by_side(summaries: Sequence[Summary]) -> str:
-    """The table of one or several runs, at most 110 columns wide; runs that do not fit follow below."""
+    """The table of one or several runs, at most 110 columns wide; runs that do not fit follow below, and
+    after them the levels of each run in steps."""
     blocks, taken = [], 0
     lines = table_rows(summaries)
     label_width = max(len(row.label) for row in lines)
@@ -40,6 +42,7 @@ def side_by_side(summaries: Sequence[Summary]) -> str:
             columns = wider
         blocks.append(_block(lines, columns, label_width))
         taken += len(columns)
+    blocks += [level_table(summary) for summary in summaries if summary["levels"]]
     return "\n\n".join(blocks)
 
 
@@ -64,6 +67,19 @@ def table_rows(summaries: Sequence[Summary]) -> list[Row]:
     bursts = [_burst_row(index) for index in range(most)] if most <= MOST_BURST_ROWS else []
     place = next(index for index, row in enumerate(ROWS) if row.label.startswith("recovery")) + 1
     return [*ROWS[:place], *bursts, *ROWS[place:]]
+
+
+def level_table(summary: Summary) -> str:
+    """The levels of a run in steps, a row each, under the run's name."""
+    rows = [
+        tuple(LEVEL_COLUMNS),
+        *(tuple(show(row) for show in LEVEL_COLUMNS.values()) for row in summary["levels"]),
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    unit = "users" if summary["load"] == "closed" else "req/s"
+    lines = [f"levels in {unit}: {_short(summary['name'] or summary['run_id'])}"]
+    lines += ["  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows]
+    return "\n".join(lines)
 
 
 def check_lines(summary: Summary) -> str:
@@ -200,7 +216,24 @@ def _recovery_sum(summary: Summary) -> str:
 
 def _requests(summary: Summary) -> str:
     counts = summary["counts"]
+    if summary["load"] == "closed":
+        return f"{counts['sent']}"
     return f"{counts['sent']} of {counts['scheduled']}"
+
+
+def _load(summary: Summary) -> str:
+    if summary["load"] == "closed":
+        return _short(f"{summary['shape']}, closed loop")
+    return _short(f"{summary['shape']}, {summary['arrivals']}")
+
+
+def _in_flight(measure: str) -> Callable[[Summary], str]:
+    def show(summary: Summary) -> str:
+        found = summary["in_flight"]
+        users, seen = found[f"users_{measure}"], plain(found[f"in_flight_{measure}"])
+        return seen if users is None else f"{seen} of {plain(users)} users"
+
+    return show
 
 
 def _short(text: str, most: int = 34) -> str:
@@ -209,12 +242,14 @@ def _short(text: str, most: int = 34) -> str:
 
 ROWS: tuple[Row, ...] = (
     Row("run", lambda summary: _short(summary["name"] or summary["run_id"])),
-    Row("load", lambda summary: _short(f"{summary['shape']}, {summary['arrivals']}")),
+    Row("load", _load),
     Row("verdict", lambda summary: summary["verdict"]),
     Row("requests sent, of scheduled", _requests, opens_block=True),
     Row("throughput", _rate("requests_per_s", "req/s")),
     Row("output tokens", _rate("output_tokens_per_s", "tokens/s")),
     Row("error rate", lambda summary: percent(summary["error_ratio"])),
+    Row("in flight, mean", _in_flight("mean")),
+    Row("in flight, peak", _in_flight("peak")),
     Row("TTFT counted from", _lead, opens_block=True),
     *(
         _metric_row(key, name, quantile)
@@ -231,3 +266,15 @@ ROWS: tuple[Row, ...] = (
     Row("peak/mean, 1 s, asked / sent", _asked_and_sent(lambda side: side["peak_over_mean"].get("1"))),
     Row("send lag p99", lambda summary: seconds(summary["own_error"]["send_lag_s"]["p99"]), opens_block=True),
 )
+
+LEVEL_COLUMNS: dict[str, Callable[[Summary], str]] = {
+    "level": lambda row: plain(row["level"]),
+    "requests": lambda row: str(row["requests"]),
+    "req/s": lambda row: plain(row["requests_per_s"]),
+    "TTFT p50": lambda row: quantile_text(row["ttft"]["p50"], interval=False),
+    "TTFT p95": lambda row: quantile_text(row["ttft"]["p95"], interval=False),
+    "TPOT p50": lambda row: quantile_text(row["tpot_s"]["p50"], interval=False),
+    "met the SLO": lambda row: UNKNOWN if row["attainment"] is None else percent(row["attainment"]["ratio"]),
+    "errors": lambda row: percent(row["error_ratio"]),
+}
+"""A run in steps: heading -> what to show of one level of the summary."""

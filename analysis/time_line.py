@@ -8,7 +8,7 @@ so by completion the peak would be drawn tens of seconds late. Frames as in anal
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,14 +17,12 @@ import plotly.graph_objects as go
 
 from analysis import series
 from analysis.charts import LEGEND, LINES, LOG_SECONDS, PHASES, blank_figure, limit_line, single
-from analysis.numbers import seconds
+from analysis.marks import mark_bursts, mark_events
 from analysis.wording import TEXT
 
 MOST_DOTS = 5000
 MOST_STEPS = 4000
 MOST_CLASSES = 5
-MOST_NOTED_BURSTS = 16
-MOST_MARKED_BURSTS = 300
 
 AXIS = {"rate": "y", "in_flight": "y2", "ttft": "y3", "failures": "y4"}
 """The rows from top to bottom and the y axis of each."""
@@ -33,44 +31,58 @@ AXIS = {"rate": "y", "in_flight": "y2", "ttft": "y3", "failures": "y4"}
 def time_line(
     requests: pd.DataFrame,
     asked_at_s: pd.Series[float],
-    rate_curve: Sequence[Sequence[float]],
+    planned: Sequence[Sequence[float]],
     bursts: pd.DataFrame,
     duration_s: float,
     ttft_limit_s: float | None,
+    *,
+    closed: bool = False,
+    probes: pd.DataFrame | None = None,
+    events: pd.DataFrame | None = None,
 ) -> go.Figure:
     """Load, requests in flight, TTFT and failures over one shared time axis; bursts shaded, recovery marked.
 
-    `rate_curve` holds [at_s, req/s] points joined by straight lines; `asked_at_s` the scheduled moments;
-    `ttft_limit_s` the SLO's limit on TTFT, if it has one. The failure row is left out when nothing failed.
+    `planned` holds [at_s, req/s] points joined by straight lines, in a `closed` loop [at_s, users wanted from
+    then on], which stands beside what was in flight; `asked_at_s` the scheduled moments; `ttft_limit_s` the
+    SLO's limit on TTFT, if it has one. `probes` are dots of their own, `events` have at_s, kind and text. The
+    failure row is left out when nothing failed.
     """
     failed = requests[requests["outcome"] != "succeeded"]
     heights = {"rate": 0.24, "in_flight": 0.15, "ttft": 0.46} | ({"failures": 0.17} if len(failed) else {})
     end_s = max(duration_s, _largest(requests["ended_at_s"]), 1.0)
+    if probes is not None:
+        end_s = max(end_s, _largest(probes["ended_at_s"]))
     figure = _rows(heights, end_s)
-    _add_rates(figure, requests, asked_at_s, rate_curve, duration_s, end_s)
-    _add_in_flight(figure, requests, end_s)
+    _add_rates(figure, requests, None if closed else asked_at_s, [] if closed else planned, duration_s, end_s)
+    _add_in_flight(figure, requests, planned if closed else [], end_s)
     _add_ttft(figure, requests, ttft_limit_s, end_s)
+    if probes is not None:
+        _add_probes(figure, probes)
     if len(failed):
         _add_failures(figure, failed, duration_s, end_s)
-    _mark_bursts(figure, bursts)
+    mark_bursts(figure, bursts)
+    if events is not None:
+        mark_events(figure, events, AXIS["in_flight"], _legend("in_flight"))
     return figure
 
 
 def _add_rates(
     figure: go.Figure,
     requests: pd.DataFrame,
-    asked_at_s: pd.Series[float],
+    asked_at_s: pd.Series[float] | None,
     rate_curve: Sequence[Sequence[float]],
     duration_s: float,
     end_s: float,
 ) -> None:
+    """Requests per second: planned and asked where there is a schedule, sent, finished."""
     width_s = series.bin_width(duration_s)
     done = requests.loc[requests["outcome"] == "succeeded", "ended_at_s"]
-    lines: tuple[tuple[str, pd.Series[float], float, dict[str, Any]], ...] = (
-        ("asked", asked_at_s, duration_s, {"color": "var(--asked)", "width": 4}),
+    lines: list[tuple[str, pd.Series[float], float, dict[str, Any]]] = [
         ("sent", requests["sent_at_s"], duration_s, {"color": "var(--sent)", "width": 1.8}),
         ("finished", done, end_s, {"color": "var(--finished)", "width": 1.5}),
-    )
+    ]
+    if asked_at_s is not None:
+        lines.insert(0, ("asked", asked_at_s, duration_s, {"color": "var(--asked)", "width": 4}))
     if rate_curve:
         at_s, rate_rps = np.array(rate_curve, dtype=float).T
         _step_line(
@@ -83,7 +95,9 @@ def _add_rates(
     figure.layout.yaxis.title.text = TEXT["axis_rate"]
 
 
-def _add_in_flight(figure: go.Figure, requests: pd.DataFrame, end_s: float) -> None:
+def _add_in_flight(
+    figure: go.Figure, requests: pd.DataFrame, users_curve: Sequence[Sequence[float]], end_s: float
+) -> None:
     at_s, count = series.in_flight(
         requests["sent_at_s"].to_numpy(float), requests["ended_at_s"].to_numpy(float)
     )
@@ -92,6 +106,10 @@ def _add_in_flight(figure: go.Figure, requests: pd.DataFrame, end_s: float) -> N
     )
     line = {"color": "var(--in-flight)", "width": 1.5}
     _step_line(figure, "in_flight", "in_flight", at_s, count, line, fill="tozeroy", fillcolor="var(--wash)")
+    if users_curve:
+        wanted_at_s, users = np.array(users_curve, dtype=float).T
+        dotted = {"color": "var(--ink)", "dash": "dot"}
+        _step_line(figure, "in_flight", "users", wanted_at_s, users, dotted)
     figure.layout.yaxis2.title.text = TEXT["axis_in_flight"]
 
 
@@ -133,6 +151,24 @@ def _add_ttft(figure: go.Figure, requests: pd.DataFrame, limit_s: float | None, 
     figure.layout.yaxis3.update(title=TEXT["axis_ttft"], autorangeoptions_include=room, **LOG_SECONDS)
 
 
+def _add_probes(figure: go.Figure, probes: pd.DataFrame) -> None:
+    known = probes[probes["ttft_s"].notna() & probes["arrived_at_s"].notna()]
+    at_s, ttft_s = known["arrived_at_s"].to_numpy(float), known["ttft_s"].to_numpy(float)
+    shown = series.thin_points(at_s, ttft_s, MOST_DOTS)
+    if not len(shown):
+        return
+    figure.add_scatter(
+        x=single(at_s[shown]),
+        y=single(ttft_s[shown]),
+        mode="markers",
+        marker={"color": "var(--ink)", "size": 6, "symbol": "diamond-open"},
+        name=TEXT["dots_probe"],
+        yaxis=AXIS["ttft"],
+        legend=_legend("ttft"),
+        hovertemplate=TEXT["hover_probe"],
+    )
+
+
 def _add_failures(figure: go.Figure, failed: pd.DataFrame, duration_s: float, end_s: float) -> None:
     width_s = series.bin_width(duration_s, series.MOST_BARS)
     named = failed["failure_class"].fillna(failed["outcome"])
@@ -154,51 +190,6 @@ def _add_failures(figure: go.Figure, failed: pd.DataFrame, duration_s: float, en
             )
     figure.layout.barmode = "stack"
     figure.layout.yaxis4.title.text = TEXT["axis_failures"].format(width=f"{width_s:g}")
-
-
-def _mark_bursts(figure: go.Figure, bursts: pd.DataFrame) -> None:
-    """Shade each burst over all rows and its recovery in the TTFT row, with its seconds if there is room."""
-    across = {"xref": "x", "yref": "paper", "y0": 0, "y1": 1, "layer": "below"}
-    beside = {"xref": "x", "yref": "y3 domain", "y0": 0, "y1": 1, "layer": "below", "line_width": 0}
-    shapes: list[dict[str, Any]] = []
-    notes: list[dict[str, Any]] = []
-    for burst in bursts.head(MOST_MARKED_BURSTS).to_dict("records"):
-        salvo = burst["start_s"] == burst["end_s"]
-        line = {"width": 2 if salvo else 0, "color": "var(--burst)"}
-        span = {"x0": burst["start_s"], "x1": burst["end_s"], "line": line, "opacity": 0.6 if salvo else 0.13}
-        shapes.append({**across, **span, "fillcolor": "var(--burst)"})
-        censored = bool(np.isnan(burst["recovery_s"]))
-        after_s = burst["observed_s"] if censored else burst["recovery_s"]
-        colour = "var(--censored)" if censored else "var(--recovery)"
-        shapes.append(
-            {
-                **beside,
-                "x0": burst["end_s"],
-                "x1": burst["end_s"] + after_s,
-                "fillcolor": colour,
-                "opacity": 0.18,
-            }
-        )
-        notes.append(
-            {"x": burst["end_s"] + after_s / 2, "text": _mark(burst), "yref": "y3 domain", "y": 0.99}
-        )
-    figure.update_layout(shapes=[*figure.layout.shapes, *shapes])
-    if len(notes) <= MOST_NOTED_BURSTS:
-        style = {
-            "xref": "x",
-            "showarrow": False,
-            "yanchor": "top",
-            "font": {"size": 12, "color": "var(--ink)"},
-        }
-        figure.update_layout(annotations=[*figure.layout.annotations, *({**style, **note} for note in notes)])
-
-
-def _mark(burst: Mapping[Any, Any]) -> str:
-    if not np.isnan(burst["recovery_s"]):
-        return TEXT["mark_recovered"].format(time=seconds(burst["recovery_s"]))
-    if burst["at_least_s"] > 0:
-        return TEXT["mark_censored"].format(time=seconds(burst["at_least_s"]))
-    return TEXT["mark_not_seen"]
 
 
 def _rows(heights: dict[str, float], end_s: float) -> go.Figure:

@@ -1,6 +1,7 @@
-"""What a run shows about the quality of its own figures: one finding for each question of validity.CHECKS.
+"""Was the load what was asked for, and is it timed rightly? Findings for the questions of validity.CHECKS.
 
-Only findings, with the limits of the table of checks; what follows from them is decided in validity.
+Only findings, with the limits of the table of checks; what follows from them is decided in validity. The
+findings about our own machines and about how the run ended are in trust_run.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import numpy as np
 from analysis.burstiness import burstiness
 from analysis.load import Run
 from analysis.metrics import exact_quantile
+from analysis.numbers import plain
 from analysis.phases import Window, inside
+from analysis.users import Occupancy, Reached
 
 LEAST_LOAD_RATIO = 0.95
 LEAST_LAG_LIMIT_S = 0.050
@@ -26,20 +29,19 @@ CV_TOLERANCE = 0.05
 LEAST_TOLERANCE = 0.05
 USUAL_GAP_S = 0.020
 LUMPED_GAP_S = 0.001
-MOST_CPU_RATIO = 0.90
-MOST_OWN_FAILURES_RATIO = 0.001
-MOST_CANCELLED_RATIO = 0.01
-CLOCK_OF_PEAK_GAP = 0.1
-LEAST_CLOCK_LIMIT_S = 0.001
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check saw: `value` against `limit` (None = not judged), and a sentence with the figures."""
+    """What a check saw: `value` against `limit` (None = not judged), and a sentence with the figures.
+
+    `cause`: an outside cause that explains by itself why the limit was missed, "" when there is none.
+    """
 
     value: float | None
     limit: float | None
     detail: str = ""
+    cause: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +61,11 @@ class Evidence:
     def lags_s(self) -> np.ndarray:
         """Known send lags, sorted."""
         return np.sort(self.run.load["send_lag_s"].dropna().to_numpy())
+
+    @cached_property
+    def occupancy(self) -> Occupancy:
+        """Users wanted and requests in flight."""
+        return Occupancy(self.run)
 
     @cached_property
     def offered_at_s(self) -> np.ndarray:
@@ -98,7 +105,7 @@ def records(evidence: Evidence) -> Finding:
     arrivals = run.requests["arrival"].dropna()
     asked = run.schedule["arrival"].dropna()
     missing = int((~asked.isin(arrivals)).sum())
-    twice = int(arrivals.duplicated().sum())
+    twice = recorded_twice(run)
     unasked = int((~arrivals.isin(asked)).sum()) if len(asked) else 0
     planned = run.info.counts.get("planned")
     uncounted = abs(planned - len(asked)) if planned is not None and len(asked) else 0
@@ -106,6 +113,13 @@ def records(evidence: Evidence) -> Finding:
     if unasked or uncounted:
         detail += f", {unasked} recorded but not scheduled, {uncounted} more or fewer than run.json counts"
     return Finding(missing + twice + unasked + uncounted, 0, detail)
+
+
+def recorded_twice(run: Run) -> int:
+    """Records of an arrival that has one already; without an arrival, of a worker's request that has one."""
+    arrivals = run.requests["arrival"]
+    others = run.requests.loc[arrivals.isna(), ["worker", "request_id"]]
+    return int(arrivals.dropna().duplicated().sum() + others.duplicated().sum())
 
 
 def success(evidence: Evidence) -> Finding:
@@ -116,23 +130,59 @@ def success(evidence: Evidence) -> Finding:
 
 
 def load_whole(evidence: Evidence) -> Finding:
-    """Requests offered in time / scheduled."""
+    """Requests offered in time / scheduled; in a closed loop requests in flight / users wanted."""
+    if evidence.run.closed:
+        return _users_reached(evidence.occupancy.reached((0.0, evidence.run.window_s)), "the run")
     ratio = evidence.load_ratio()
     if ratio is None:
         return Finding(None, LEAST_LOAD_RATIO, "no schedule to compare with")
     within = f"within {evidence.lag_limit_s * 1000:.0f} ms of their moment"
-    return Finding(ratio, LEAST_LOAD_RATIO, f"{_percent(ratio)} of the scheduled requests were sent {within}")
+    return Finding(
+        ratio, LEAST_LOAD_RATIO, f"{rounded_down(ratio)} of the scheduled requests were sent {within}"
+    )
 
 
 def load_worst_burst(evidence: Evidence) -> Finding:
     """The same ratio in the burst where it is lowest."""
+    if evidence.run.closed:
+        return _users_reached_in_worst_burst(evidence)
     by_burst = [(evidence.load_ratio(window), index) for index, window in enumerate(evidence.bursts)]
     known = [(ratio, index) for ratio, index in by_burst if ratio is not None]
     if not known:
         return Finding(None, LEAST_LOAD_RATIO, "no bursts in the plan")
     ratio, index = min(known)
     within = f"within {evidence.lag_limit_s * 1000:.0f} ms of its moment"
-    return Finding(ratio, LEAST_LOAD_RATIO, f"{_percent(ratio)} of burst {index + 1} was sent {within}")
+    return Finding(ratio, LEAST_LOAD_RATIO, f"{rounded_down(ratio)} of burst {index + 1} was sent {within}")
+
+
+def _users_reached_in_worst_burst(evidence: Evidence) -> Finding:
+    window_s = evidence.run.window_s
+    by_burst = [
+        (evidence.occupancy.reached_in_burst((start_s, min(end_s, window_s))), index)
+        for index, (start_s, end_s) in enumerate(evidence.bursts)
+        if start_s < window_s
+    ]
+    known = [(seen.ratio, index, seen) for seen, index in by_burst if seen.ratio is not None]
+    if not known:
+        return Finding(None, LEAST_LOAD_RATIO, "no bursts in the plan")
+    _, index, worst = min(known, key=lambda row: row[:2])
+    return _users_reached(worst, f"burst {index + 1}")
+
+
+def _users_reached(seen: Reached, where: str) -> Finding:
+    """Requests in flight / users wanted; pauses after failures of the server's can be the cause of a gap."""
+    if seen.ratio is None or seen.pause_ratio is None:
+        return Finding(None, LEAST_LOAD_RATIO, "closed loop without users to compare with")
+    detail = (
+        f"in {where} the users wanted had a request in flight for {rounded_down(seen.ratio)} of their time: "
+        f"{plain(seen.in_flight_mean)} of {plain(seen.users_mean)} on average, "
+        f"{plain(seen.in_flight_peak)} of {plain(seen.users_peak)} at the peak"
+    )
+    explained = seen.ratio < LEAST_LOAD_RATIO <= seen.ratio + seen.pause_ratio
+    cause = (
+        f"users paused after failures of the server for {rounded_down(seen.pause_ratio)}" if explained else ""
+    )
+    return Finding(seen.ratio, LEAST_LOAD_RATIO, detail, cause)
 
 
 def idc(window_s: int) -> Callable[[Evidence], Finding]:
@@ -166,6 +216,8 @@ def _burstiness_differs(
     (50 ms are a twentieth of the narrowest window).
     """
     run = evidence.run
+    if run.closed:
+        return Finding(None, None, f"closed loop: no {label} was asked for")
     asked_at_s = run.schedule["at_s"].to_numpy(dtype=float)
     due_at_s = run.load["scheduled_at_s"].to_numpy(dtype=float)
     judged_at_s = np.where(evidence.lag_within(on_time_s), due_at_s, evidence.offered_at_s)
@@ -187,7 +239,7 @@ def lag_p99(limit_of: Callable[[Evidence], float]) -> Callable[[Evidence], Findi
     def find(evidence: Evidence) -> Finding:
         lags_s, limit_s = evidence.lags_s, limit_of(evidence)
         if not len(lags_s):
-            return Finding(None, limit_s, "nothing was sent")
+            return Finding(None, limit_s, "nothing that had a scheduled moment was sent")
         p99_s, late = exact_quantile(lags_s, 0.99), int((lags_s > limit_s).sum())
         more = f"{late} of {len(lags_s)} requests went out more than {limit_s * 1000:.0f} ms late"
         return Finding(p99_s, limit_s, f"send lag p99 is {p99_s * 1000:.1f} ms; {more}")
@@ -215,82 +267,6 @@ def read_lag(evidence: Evidence) -> Finding:
     return Finding(value_s, limit_s, f"{what} is {value_s * 1000:.1f} ms {beside}")
 
 
-def cpu(evidence: Evidence) -> Finding:
-    """CPU use of the busiest worker in its busiest second, as a share of one core."""
-    workers = evidence.run.info.workers
-    peak = max((row.cpu_peak_ratio for row in workers if row.cpu_peak_ratio is not None), default=None)
-    if peak is None:
-        return Finding(None, MOST_CPU_RATIO, "the workers' CPU was not measured")
-    detail = f"the busiest worker used {_percent(peak)} of a core in its busiest second"
-    if peak > MOST_CPU_RATIO:
-        needed = max(math.ceil(len(workers) * peak / MOST_CPU_RATIO), len(workers) + 1)
-        detail += f"; use at least {needed} workers instead of {len(workers)}"
-    return Finding(peak, MOST_CPU_RATIO, detail)
-
-
-def own_failures(evidence: Evidence) -> Finding:
-    """Requests that failed through our own machine / all; those of a lost worker are another check's."""
-    load = evidence.run.load
-    failed = (load["outcome"] == "failed") & (load["failure_class"] != "worker_lost")
-    own = failed & (load["whose"] == "client")
-    classes = ", ".join(sorted(load.loc[own, "failure_class"].unique()))
-    named = f" ({classes})" if classes else ""
-    detail = f"{int(own.sum())} requests failed through our own machine{named}"
-    return Finding(int(own.sum()) / len(load) if len(load) else None, MOST_OWN_FAILURES_RATIO, detail)
-
-
-def clocks(evidence: Evidence) -> Finding:
-    """The least sure worker clock against a tenth of the gap between requests at the peak rate."""
-    info = evidence.run.info
-    known = [row.clock_uncertainty_s for row in info.workers if row.clock_uncertainty_s is not None]
-    if len(info.workers) < 2:
-        return Finding(None, None, "one worker, one clock")
-    if not known:
-        return Finding(None, None, "the workers' clocks were not compared")
-    peak_rps = max((point[1] for point in info.rate_curve), default=0.0)
-    limit_s = max(CLOCK_OF_PEAK_GAP / peak_rps if peak_rps > 0 else 0.0, LEAST_CLOCK_LIMIT_S)
-    detail = f"the workers' clocks agree within {max(known) * 1000:.2f} ms (limit {limit_s * 1000:.2f} ms)"
-    return Finding(max(known), limit_s, detail)
-
-
-def cancelled(evidence: Evidence) -> Finding:
-    """Requests that the run cancelled / sent."""
-    outcome = evidence.run.load["outcome"]
-    sent, cut_off = int((outcome != "not_sent").sum()), int((outcome == "cancelled").sum())
-    detail = f"{cut_off} requests were still in flight when the run cancelled them"
-    return Finding(cut_off / sent if sent else None, MOST_CANCELLED_RATIO, detail)
-
-
-def ended(evidence: Evidence) -> Finding:
-    """0 when the run ended as planned, 1 when it was stopped, broke off or is still going on."""
-    info = evidence.run.info
-    if info.state == "finished":
-        return Finding(0, 0, "the run ended as planned")
-    if info.state == "running":
-        return Finding(1, 0, "the run had not ended when it was read, or it broke off")
-    why = f" ({info.stop_reason})" if info.stop_reason else ""
-    return Finding(1, 0, f"stopped after {evidence.run.window_s:.1f} of {info.duration_s:.1f} s{why}")
-
-
-def workers_lost(evidence: Evidence) -> Finding:
-    """How many workers were lost, by run.json or, when the run broke off before it was written,
-    events.csv."""
-    events, workers = evidence.run.events, evidence.run.info.workers
-    lost_events = events[events["kind"] == "worker_lost"]
-    lost = dict(zip(lost_events["worker"].fillna(-1).astype(int), lost_events["at_s"], strict=True))
-    lost |= {row.index: row.lost_at_s for row in workers if row.lost_at_s is not None}
-    if not lost:
-        return Finding(0, 0, "no worker was lost")
-    when = ", ".join(f"worker {index} at {at_s:.1f} s" for index, at_s in sorted(lost.items()))
-    return Finding(len(lost), 0, f"{len(lost)} of {len(workers)} workers were lost: {when}")
-
-
-def amended(evidence: Evidence) -> Finding:
-    """How many times the plan was amended during the run."""
-    amendments = int((evidence.run.events["kind"] == "amendment").sum())
-    return Finding(amendments, 0, f"the plan was amended {amendments} times while the run went on")
-
-
-def _percent(ratio: float) -> str:
+def rounded_down(ratio: float) -> str:
     """Rounded down, so that what misses a limit never reads as if it reached it."""
     return f"{math.floor(ratio * 1000 + 1e-9) / 10:.1f} %"

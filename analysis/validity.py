@@ -2,8 +2,8 @@
 
 VALID      every check that counts passed (warnings may stand beside)
 DEGRADED   the run is short of its plan for a named outside cause (a worker was lost, it was stopped or
-amended), and
-           nothing failed but what such a cause explains
+           amended, a server that failed at once held back the users of a closed loop), and nothing failed
+           but what such a cause explains
 INVALID    any other check failed: the load was not what was asked for, or our own machine is in the figures
 
 A check without data to judge by passes neither way (`passed` is None) and does not count.
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from analysis import trust as seen
+from analysis import trust_run as ran
 from analysis.load import Run
 from analysis.phases import Window
 from analysis.trust import Evidence, Finding
@@ -44,7 +45,10 @@ class Check:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """A check's outcome; `passed` None = no data. `advice`, what to do next, is empty unless it failed."""
+    """A check's outcome; `passed` None = no data. `advice`, what to do next, is empty unless it failed.
+
+    `cause`: the outside cause, if the check found one, that explains its failing.
+    """
 
     name: str
     asks: str
@@ -58,6 +62,7 @@ class CheckResult:
     advice: str
     explained: bool
     scope: str
+    cause: str = ""
 
 
 CHECKS: tuple[Check, ...] = (
@@ -80,7 +85,7 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check(
         "load reached",
-        "Was the load sent as scheduled?",
+        "Was the load sent as planned?",
         "ratio",
         "invalid",
         seen.load_whole,
@@ -90,7 +95,7 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check(
         "load reached, worst burst",
-        "Was the worst burst sent as scheduled?",
+        "Was the worst burst sent as planned?",
         "ratio",
         "invalid",
         seen.load_worst_burst,
@@ -155,7 +160,7 @@ CHECKS: tuple[Check, ...] = (
         "Had each worker CPU to spare in every second?",
         "ratio",
         "warn",
-        seen.cpu,
+        ran.cpu,
         "use more workers, or other machines than the server's",
     ),
     Check(
@@ -163,7 +168,7 @@ CHECKS: tuple[Check, ...] = (
         "Was our own machine up to it (ports, files, DNS)?",
         "ratio",
         "invalid",
-        seen.own_failures,
+        ran.own_failures,
         "raise `ulimit -n` and the local port range, check name resolution, or use more machines",
     ),
     Check(
@@ -171,7 +176,7 @@ CHECKS: tuple[Check, ...] = (
         "Do the workers' clocks agree?",
         "s",
         "invalid",
-        seen.clocks,
+        ran.clocks,
         "put the workers nearer to the master, or fewer of them on one busy machine",
         scope="the order of requests of different workers",
     ),
@@ -180,7 +185,7 @@ CHECKS: tuple[Check, ...] = (
         "Could nearly all requests end by themselves?",
         "ratio",
         "warn",
-        seen.cancelled,
+        ran.cancelled,
         "raise --drain",
     ),
     Check(
@@ -188,7 +193,7 @@ CHECKS: tuple[Check, ...] = (
         "Did the run go on to its planned end?",
         "times",
         "degraded",
-        seen.ended,
+        ran.ended,
         "let the run end by itself",
     ),
     Check(
@@ -196,7 +201,7 @@ CHECKS: tuple[Check, ...] = (
         "Were all workers there to the end?",
         "workers",
         "degraded",
-        seen.workers_lost,
+        ran.workers_lost,
         "find out why it ended (its log, memory) and repeat the run",
     ),
     Check(
@@ -204,7 +209,7 @@ CHECKS: tuple[Check, ...] = (
         "Did the plan stay as it was?",
         "times",
         "degraded",
-        seen.amended,
+        ran.amended,
         "never pair this run with another; repeat it without the amendment to compare",
     ),
 )
@@ -234,6 +239,7 @@ def _result(check: Check, found: Finding) -> CheckResult:
         advice=check.advice if passed is False else "",
         explained=check.explained,
         scope=check.scope,
+        cause=found.cause if passed is False else "",
     )
 
 
@@ -242,9 +248,9 @@ def verdict(results: Sequence[CheckResult]) -> tuple[Verdict, list[str]]:
     causes = [row for row in results if row.passed is False and row.severity == "degraded"]
     failed = [row for row in results if row.passed is False and row.severity == "invalid"]
     reasons = [_reason(row) for row in causes + failed]
-    if any(not (causes and row.explained) for row in failed):
+    if any(not (row.cause or (causes and row.explained)) for row in failed):
         return "INVALID", reasons
-    return ("DEGRADED" if causes else "VALID"), reasons
+    return ("DEGRADED" if reasons else "VALID"), reasons
 
 
 def warnings(results: Sequence[CheckResult]) -> list[str]:
@@ -254,4 +260,5 @@ def warnings(results: Sequence[CheckResult]) -> list[str]:
 
 def _reason(row: CheckResult) -> str:
     scope = f" (voids {row.scope})" if row.scope else ""
-    return f"{row.name}: {row.detail}{scope}"
+    cause = f" ({row.cause})" if row.cause else ""
+    return f"{row.name}: {row.detail}{cause}{scope}"

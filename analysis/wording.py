@@ -10,6 +10,7 @@ TEXT: dict[str, str] = {
     "contents": "Contents",
     "footer": "Made from the records of this run alone; this page asks nothing of any network.",
     "run_line": "run {run} · model {model} · {target} · started {started}",
+    "closed_line": " · closed loop: a slow server slows the load",
     "log_linear": "TTFT axis: log / linear",
     "unknown": "n/a",
     "others": "others",
@@ -25,18 +26,22 @@ TEXT: dict[str, str] = {
     "phase_burst": "in bursts",
     "phase_recovery": "recovering",
     # the answer
+    "say_no_users": "Nothing was sent, so there is nothing to say about the server.",
     "say_nothing_sent": "Nothing was sent ({scheduled} requests were scheduled), so there is nothing to say "
     "about the server.",
     "say_no_success": "Not one of the {sent} requests sent succeeded{why}; there is no latency to report.",
     "say_mostly": " ({share} of all ended as {name})",
-    "say_steady": "Under {shape} load of {rate} requests/s the median TTFT was {p50} and its p95 "
-    "{p95}{errors}.",
+    "say_steady": "Under {shape} load of {load} the median TTFT was {p50} and its p95 {p95}{errors}.",
+    "load_rate": "{rate} requests/s",
+    "load_users": "{users} users",
     "say_bursts": "{burst} {effect}{errors}.",
     "one_salvo": "The burst of {size} requests at once",
     "each_salvo": "Each burst of {size} requests at once",
     "one_burst": "The burst",
     "each_burst": "Each burst",
     "one_burst_of": "The burst of {ratio}× the mean rate",
+    "one_burst_of_users": "The burst of {ratio}× the mean number of users",
+    "each_burst_of_users": "Each burst of {ratio}× the mean number of users",
     "each_burst_of": "Each burst of {ratio}× the mean rate",
     "unharmed": "left the server as it was: median TTFT {base} in quiet times, {peak} at its peak",
     "raised": "raised the median TTFT from {base} to {peak} at its peak",
@@ -88,6 +93,9 @@ TEXT: dict[str, str] = {
     "was not seen to be back. The lines are over the requests that had a first token. Drag to zoom all rows, "
     "double-click to go back.",
     "thinned": "{shown} of {all} dots are drawn; the lowest and highest of every moment are among them.",
+    "probes_caption": "Probes (diamonds) are outside all figures of the load; recovery is judged by them "
+    "where the load is silent.",
+    "events_caption": "Dashed lines: events, listed below.",
     "axis_time": "time since the start of the run (s)",
     "axis_rate": "requests/s",
     "axis_in_flight": "requests<br>in flight",
@@ -98,6 +106,11 @@ TEXT: dict[str, str] = {
     "line_sent": "sent",
     "line_finished": "finished by the server",
     "line_in_flight": "in flight",
+    "line_users": "users wanted",
+    "dots_probe": "probes",
+    "dots_event": "events",
+    "hover_probe": "probe: TTFT %{y:.3s}s<br>sent at %{x:.3f} s<extra></extra>",
+    "hover_event": "%{x:.1f} s: %{customdata}<extra></extra>",
     "dots_quiet": "quiet",
     "dots_burst": "in a burst",
     "dots_recovery": "recovering",
@@ -113,6 +126,8 @@ TEXT: dict[str, str] = {
     "no_bursts": "This load had no bursts; recovery does not apply.",
     "bursts_head": "burst|from – to|requests|TTFT, median of the worst 2 s|above quiet|recovery|met the SLO",
     "bursts_caption": "Recovery counts from a burst's planned end.",
+    "bursts_users_head": "in flight / users wanted",
+    "of_users": "{seen} / {users}",
     "other_bursts": "Bursts {first} to {last} of {all}",
     "span": "{start} – {end} s",
     "moment": "at {start} s",
@@ -122,6 +137,9 @@ TEXT: dict[str, str] = {
     "method_baseline": "Recovered = the median TTFT of every 2 s window (by arrival, failures counting "
     "as infinite) stays "
     "within {limit} for 10 s; quiet requests had a median of {base}.",
+    "method_probes": "The load is silent between bursts, so probes tell: recovered = their median TTFT in "
+    "every 2 s window (failures counting as infinite) stays within {limit} for 10 s; quiet probes had a "
+    "median of {base}. Peaks are the load's own.",
     "method_slo": "There were no quiet requests to compare with, so recovered = the median TTFT of "
     "every 2 s window stays "
     "within the SLO's {limit} for 10 s.",
@@ -189,6 +207,18 @@ TEXT: dict[str, str] = {
     "read_cv_bursty": "gaps more uneven than random (Poisson) arrivals",
     "read_idc": "counts per {window} s varied {value} times as much as random arrivals do",
     "read_peak": "the fullest {window} s held {value} times the average",
+    # levels and events
+    "levels": "Levels",
+    "levels_head_rps": "level (req/s)",
+    "levels_head_users": "level (users)",
+    "levels_head": "from – to|requests|finished/s|TTFT p50|TTFT p95|TPOT p50|met the SLO|failed or rejected",
+    "levels_caption": "A request belongs to the level in whose time it arrived; finished/s are the successes "
+    "that ended in that time.",
+    "events": "Events",
+    "no_events": "Nothing happened beside the requests.",
+    "events_head": "at|event|worker|what",
+    "events_list_caption": "Beside the requests. Lost workers and amendments change the verdict.",
+    "other_events": "{count} more of: {kinds}",
     # failures
     "failures": "Failures",
     "no_failures": "Every request succeeded.",
@@ -202,8 +232,7 @@ TEXT: dict[str, str] = {
     # slowest
     "slowest": "Slowest requests",
     "no_answers": "No request had a first token.",
-    "slowest_head": "request|arrived|TTFT|send lag|TPOT|E2E|tokens in|tokens out|"
-    "in flight|outcome",
+    "slowest_head": "request|arrived|TTFT|send lag|TPOT|E2E|tokens in|tokens out|in flight|outcome",
     "slowest_caption": "The {shown} slowest of {all} by time to first token from the scheduled moment.",
     # checks
     "checks": "Checks",
@@ -226,12 +255,15 @@ TEXT: dict[str, str] = {
     "options": "All options",
     "options_head": "option|value",
     "load_fact": "{shape}, {arrivals} arrivals, mean {rate} requests/s",
+    "users_fact": "{shape}, closed loop, mean {users} users, peak {peak}",
+    "outside_fact": "{probes} probes and {warmups} warm-up requests, in no figure of the load",
     "duration_fact": "{load} of load, up to {drain} of drain after it",
     "ended_fact": "{at} ({state})",
     "fact_run": "run",
     "fact_target": "target",
     "fact_model": "model",
     "fact_load": "load",
+    "fact_outside": "beside the load",
     "fact_seed": "seed",
     "fact_duration": "duration",
     "fact_started": "started",
@@ -250,6 +282,9 @@ TEXT: dict[str, str] = {
     "note_window": "The measured window is {window}, the load without the drain (at most {drain}); "
     "throughput and goodput "
     "are over it.",
+    "note_closed": "This is a closed loop: a slow server slows the load, so its latencies are those of fewer "
+    "requests than users would send to a quick one. Figures from schedule exist only for the first request "
+    "of a user's turn.",
     "note_successes": "Latency is that of the succeeded requests, in exact percentiles of the raw "
     "records. Where others "
     "failed, a second row counts each of them as infinitely slow.",
@@ -270,51 +305,3 @@ OUTCOME = {
     "not_sent": "not sent",
 }
 WHOSE = {"server": "server", "network": "network", "client": "our own machine", "run": "the run itself"}
-
-TERMS: tuple[tuple[str, str], ...] = (
-    (
-        "offered load",
-        "what was asked of the server, whether or not it kept up; throughput is what it finished",
-    ),
-    (
-        "burst, recovery, quiet",
-        "the phases of a run: inside a planned burst; from its end until TTFT is back to "
-        "normal, or until the next burst; everything else. A request belongs to the phase in which it "
-        "was due",
-    ),
-    (
-        "recovery time",
-        "from a burst's planned end to the first 2 s window, by arrival, from which on the median TTFT "
-        "stays within max(baseline + 0.2 s, 1.5 × baseline) for 10 s; censored (> x) when that was not seen",
-    ),
-    (
-        "SLO attainment",
-        "met / decided; decided = succeeded + failed + rejected + not sent through our own fault",
-    ),
-    (
-        "goodput",
-        "requests per second of the measured window that met the SLO",
-    ),
-    (
-        "failed, rejected, cut off",
-        "failed: no whole answer; rejected: refused by the server (such as 429 or 503); cut "
-        "off: still in flight when the run's own limit ended them",
-    ),
-    (
-        "CV",
-        "standard deviation of the gaps between requests over their mean: 0 even, 1 Poisson, above 1 bursty",
-    ),
-    (
-        "IDC(w)",
-        "variance over mean of the counts in windows of w seconds: 1 Poisson; it sees how long bursts last",
-    ),
-    (
-        "Allan factor(w)",
-        "like IDC(w) from the differences of neighbouring windows: a slow trend, which raises the IDC, "
-        "leaves it at 1",
-    ),
-    (
-        "peak / mean",
-        "the fullest window over the average one",
-    ),
-)

@@ -26,11 +26,12 @@ from loadgen.crew import Worker, take_clock_answer
 from loadgen.ledger import Ledger
 from loadgen.link import Link
 from loadgen.muster import WorkersMissing, muster, wait_for_workers
-from loadgen.options import OptionError, options_as_given, read_settings
+from loadgen.options import OptionError, options_as_given
 from loadgen.plan import Plan, make_plan
 from loadgen.preflight import PreflightRefused, check_target
 from loadgen.report import analyse, check_slo
 from loadgen.run import Run
+from loadgen.settings import read_settings
 from runlog.exit_codes import ExitCode, first_of
 from runlog.folder import RunFolderError
 from shapes import SHAPES
@@ -143,6 +144,7 @@ class Conductor:
             codes.append(ExitCode.INTERRUPTED)
         self._environment.process_exit_code = int(first_of(codes))
         self._over.set()
+        self._end_test_without_a_shape()
 
     def _carry_out(self) -> ExitCode:
         options = self._environment.parsed_options
@@ -178,6 +180,12 @@ class Conductor:
             logger.info("%s", notice)
         if plan.settings.load == "open":
             logger.info("%s", budget_of(plan.schedule))
+
+    def _end_test_without_a_shape(self) -> None:
+        """`tick` ends the test; where the class picker chose no shape, nobody asks it."""
+        environment = self._environment
+        if environment.shape_class is None and environment.runner is not None:
+            gevent.spawn(environment.runner.stop)
 
     def _extra_body(self) -> Mapping[str, object] | None:
         """What the sending user class adds to every body; the preflight must ask as the load does."""

@@ -19,7 +19,7 @@ import numpy as np
 import orjson
 
 from loadgen.arrival import Arrival
-from loadgen.options import RunSettings
+from loadgen.settings import RunSettings
 from runlog.folder import RunInfo
 from shapes import make_shape
 from shapes.arrivals import arrivals_named

@@ -9,8 +9,9 @@ from client.refusals import REFUSALS
 from client.target import Limits, Target
 from client.whereabouts import Resolve, public_address, resolve
 from loadgen.local_limits import Demand, limits_here, shortages
-from loadgen.options import API_KEY_VARIABLES, RunSettings, api_key
+from loadgen.options import API_KEY_VARIABLES, api_key
 from loadgen.plan import Plan
+from loadgen.settings import RunSettings
 
 
 class PreflightRefused(Exception):

@@ -63,6 +63,8 @@ class Run:
         """Send no more; what is in flight may end within the drain limit."""
         if self.stop_reason is None:
             self.stop_reason = reason
+            if self._start_ns:
+                self.ledger.note(max(self._elapsed_s(), 0.0), "stopped", None, reason)
             logger.info(
                 "stopping: %s; up to %.0f s for requests in flight", reason, self.plan.settings.drain_s
             )

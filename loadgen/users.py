@@ -127,6 +127,8 @@ def _set_up_conductor(environment: Environment) -> None:
     # Locust takes SIGTERM into its hands only after a headless shape has ended.
     gevent.signal_handler(signal.SIGTERM, conductor.terminate)
     options: Namespace | None = environment.parsed_options
+    if options is not None and options.num_users:  # Locust's --users, before it gets a default
+        options.load_users = str(options.num_users)
     if options is not None and (options.headless or options.autostart):
         _refuse_before_the_start(environment, conductor, options)
 

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from flask import Response, jsonify, make_response, request, send_file
 from locust.env import Environment
 from locust.util.timespan import parse_timespan
+from locust.web import WebUI
 
 from loadgen.conductor import NO_RUN, Conductor
 from loadgen.options import OPTIONS
@@ -66,13 +67,32 @@ def extend(environment: Environment, conductor: Conductor) -> None:
             return make_response(("No run has ended yet; its report will be here.", 404))
         return send_file(report)
 
+    for shape_class in (environment.available_shape_classes or {}).values():
+        # Users and ramp-up mean nothing here, and Duration is a field of ours.
+        vars(shape_class)["use_common_options"] = False
+    _label_fields(web_ui)
     app = web_ui.app
     assert app is not None
+    app.jinja_env.policies["json.dumps_kwargs"] = {"sort_keys": False}  # fields in the order of OPTIONS
     app.before_request(guard)
     app.before_request(check_the_form)
     app.add_url_rule(f"{prefix}{REPORT_PATH}", view_func=load_report)
     links = web_ui.template_args.setdefault("extended_csv_files", [])
     links.append({"href": f"{prefix}{REPORT_PATH}", "title": "Burst report of the last run (HTML)"})
+
+
+def _label_fields(web_ui: WebUI) -> None:
+    """Give our fields short labels; Locust would show the whole help text as the label."""
+    fill_in = web_ui.update_template_args
+
+    def fill_in_with_labels() -> None:
+        fill_in()  # type: ignore[no-untyped-call]
+        fields = web_ui.template_args["extra_options"]
+        for option in OPTIONS:
+            if option.name in fields:
+                fields[option.name]["help_text"] = option.label
+
+    web_ui.update_template_args = fill_in_with_labels  # type: ignore[method-assign]
 
 
 def open_to_the_network(web_host: str, password: str | None) -> str | None:

@@ -50,7 +50,7 @@ def bursts(*rows: tuple[float, float, float | None, float]) -> pd.DataFrame:
 def picture(requests: pd.DataFrame, **changes: object) -> go.Figure:
     given_: dict[str, object] = {
         "asked_at_s": requests["arrived_at_s"],
-        "rate_curve": PULSE,
+        "planned": PULSE,
         "bursts": bursts(),
         "duration_s": 12.0,
         "ttft_limit_s": None,

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadgen.options import OPTIONS, OptionError, options_as_given, read_settings, seconds
+from loadgen.options import OPTIONS, OptionError, options_as_given
 from loadgen.plan import SLICE_S, Plan, SlicePart, make_plan, unpack
+from loadgen.settings import read_settings
 from loadgen.shares import Shares
+from loadgen.texts import seconds
 from shapes.errors import LoadRuleError
 
 HOST = "http://127.0.0.1:8000"

@@ -30,9 +30,9 @@ from client.whereabouts import in_container, is_loopback, is_public
 from experiments.launch import free_port, run_load
 from loadgen.budget import budget_of
 from loadgen.local_limits import Demand, LocalLimits, limits_here, most_within, shortages
-from loadgen.options import RunSettings
 from loadgen.plan import Plan, make_plan
 from loadgen.preflight import PreflightRefused, check_target, require_confirmation
+from loadgen.settings import RunSettings
 from runlog.exit_codes import ExitCode
 from shapes import ShapeSettings
 from shapes.lengths import parse_lengths

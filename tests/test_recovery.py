@@ -13,15 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.load import load_run
-from analysis.recovery import (
-    Recoveries,
-    Recovery,
-    Waits,
-    first_held_window,
-    median_recovery_s,
-    recoveries,
-    windowed_medians,
-)
+from analysis.recovery import Recoveries, Recovery, first_held_window, median_recovery_s, recoveries
+from analysis.waits import Waits, windowed_medians
 from runlog.record import RequestRecord
 from tests.run_folders import answered, cancelled, failed, write_run
 
@@ -204,6 +197,103 @@ def test_the_slo_stands_in_where_there_is_no_quiet_baseline(tmp_path: Path) -> N
     found = judge(tmp_path / "slo", records, bursts, 20.0, slo_ttft_s=1.0).bursts[0]
     assert (found.method, found.threshold_s) == ("slo", 1.0)
     assert judge(tmp_path / "none", records, bursts, 20.0).bursts[0].method == "drain"
+
+
+def probed_salvo(
+    counts: dict[float, int], served_per_s: float, end_s: float, every_s: float = 1.0
+) -> tuple[list[RequestRecord], list[RequestRecord]]:
+    """Salvos over silence and a probe each second, all in one first-come first-served queue.
+
+    A salvo of n makes a probe t seconds later wait n / served - t (and for the probes before it).
+    """
+    probes_at_s = np.arange(0.5, end_s, every_s)
+    due = sorted(
+        [(at_s, "chat") for at_s, n in counts.items() for _ in range(n)] + [(t, "probe") for t in probes_at_s]
+    )
+    waits = queue_waits(np.array([at_s for at_s, _ in due]), served_per_s)
+    load, probes = [], []
+    for (at_s, name), wait_s in zip(due, waits, strict=True):
+        ttft_s = float(wait_s) + (BASE_TTFT_S if name == "probe" else 4 * BASE_TTFT_S)
+        into = probes if name == "probe" else load
+        arrival = None if name == "probe" else len(load)
+        request_id = f"{name}-{len(into)}"
+        into.append(
+            answered(arrival, float(at_s), ttft_s, tokens=2, lag_s=0.0, name=name, request_id=request_id)
+        )
+    return load, probes
+
+
+def judge_with_probes(
+    folder: Path,
+    load: list[RequestRecord],
+    probes: list[RequestRecord],
+    bursts: Sequence[tuple[float, float]],
+    end_s: float,
+) -> Recoveries:
+    run = load_run(write_run(folder, [*load, *probes], duration_s=end_s))
+    return recoveries(run.load, bursts, end_s, None, run.probes)
+
+
+def test_probes_show_the_recovery_from_a_salvo_over_silence(tmp_path: Path) -> None:
+    """60 at 20 s, served 10/s: empty after 6 s and a little more for the probes; 100 at 50 s: 10 s and more.
+
+    Probes come at .5 s. Those of [4, 6) after the first salvo wait about 2 s and 1.1 s, those of [6, 8) 0.1 s
+    and none: back within 0.2 s from 6 s on. After the second likewise from 10 s or 12 s on.
+    """
+    load, probes = probed_salvo({20.0: 60, 50.0: 100}, 10.0, 90.0)
+    found = judge_with_probes(tmp_path, load, probes, [(20.0, 20.0), (50.0, 50.0)], 90.0)
+    assert found.baseline_ttft_s == pytest.approx(BASE_TTFT_S)
+    first, second = found.bursts
+    assert (first.method, first.requests) == ("probes", 60)
+    assert first.threshold_s == pytest.approx(BASE_TTFT_S + 0.2)
+    assert first.recovery_s == pytest.approx(60 / 10 * 10 / 9, abs=2.0)
+    assert second.recovery_s == pytest.approx(100 / 10 * 10 / 9, abs=2.0)
+    assert first.peak_ttft_s == pytest.approx(4 * BASE_TTFT_S + 59 / 2 / 10), "the load's own median"
+    without = judge(tmp_path / "without", load, [(20.0, 20.0), (50.0, 50.0)], 90.0)
+    assert [row.method for row in without.bursts] == ["drain", "drain"]
+
+
+@settings(deadline=None, max_examples=25)
+@given(n=st.integers(20, 200), served_per_s=st.floats(5, 20))
+def test_the_recovery_that_probes_show_is_within_a_window_of_the_truth(
+    tmp_path_factory: pytest.TempPathFactory, n: int, served_per_s: float
+) -> None:
+    """With a probe a second on top, the backlog shrinks by (served - 1) each second."""
+    true_s = max(0.0, n / served_per_s - 0.2) * served_per_s / (served_per_s - 1)
+    end_s = 20 + true_s + 25
+    load, probes = probed_salvo({20.0: n}, served_per_s, end_s)
+    folder = tmp_path_factory.mktemp("probes")
+    burst = judge_with_probes(folder, load, probes, [(20.0, 20.0)], end_s).bursts[0]
+    assert burst.method == "probes"
+    assert burst.recovery_s is not None
+    assert abs(burst.recovery_s - true_s) <= 3.0
+
+
+def test_failed_probes_are_infinitely_slow(tmp_path: Path) -> None:
+    load, probes = probed_salvo({20.0: 5}, 10.0, 60.0)
+    refused = [
+        failed(None, row.scheduled_at_s or 0.0, name="probe", request_id=row.request_id)
+        if 20 < (row.scheduled_at_s or 0.0) < 26
+        else row
+        for row in probes
+    ]
+    burst = judge_with_probes(tmp_path, load, refused, [(20.0, 20.0)], 60.0).bursts[0]
+    assert burst.recovery_s == 6.0
+
+
+def test_where_the_load_goes_on_probes_change_nothing(tmp_path: Path) -> None:
+    bursts = [(20.0, 22.0), (60.0, 62.0)]
+    load = queue_run(5, 40, 10, bursts, 100.0)
+    slow = [answered(None, k + 0.5, ttft_s=9.0, name="probe", request_id=f"p{k}") for k in range(100)]
+    run = load_run(write_run(tmp_path, [*load, *slow], duration_s=100.0))
+    assert recoveries(run.load, bursts, 100.0, None, run.probes) == recoveries(run.load, bursts, 100.0)
+
+
+def test_probes_go_on_after_the_last_salvo_of_a_short_load(tmp_path: Path) -> None:
+    """The load ends 1 s after the salvo, the probes 20 s later."""
+    load, probes = probed_salvo({20.0: 40}, 10.0, 41.0)
+    burst = judge_with_probes(tmp_path, load, probes, [(20.0, 20.0)], 21.0).bursts[0]
+    assert (burst.method, burst.recovery_s) == ("probes", 4.0)
 
 
 def test_no_bursts_and_no_requests(tmp_path: Path) -> None:

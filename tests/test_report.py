@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import math
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import plotly.graph_objects as go
 import pytest
 
@@ -105,6 +108,26 @@ BURSTS: dict[str, Any] = {
     "slo": "ttft<1s,tpot<50ms@90%",
 }
 
+EVENTS = [
+    (12.3, "worker_lost", 1, "worker 1 was lost"),
+    (14.0, "amendment", 0, "its arrivals were given to worker 0"),
+    (15.0, "notice", 0, "<b>odd</b> notice"),
+]
+
+
+def pulsed_users() -> list[RequestRecord]:
+    """Two users for 60 s and ten more in each burst, each request 0.5 s long, the last begun in time."""
+    records = []
+    for number in range(12):
+        for start_s, end_s in [(0.0, 60.0)] if number < 2 else [(10.0, 12.0), (35.0, 37.0)]:
+            for k in range(math.ceil((end_s - start_s) / 0.501)):
+                at_s = start_s + 0.501 * k
+                who = {"request_id": f"u{number}-{at_s:.3f}", "session": str(number)}
+                due_at_s = at_s if k == 0 else None
+                records.append(answered(None, at_s, 0.3, lag_s=0.0, scheduled_at_s=due_at_s, **who))
+    return records
+
+
 RUNS: dict[str, tuple[Callable[[], list[RequestRecord]], dict[str, Any]]] = {
     "empty": (list, {}),
     "empty with bursts": (list, BURSTS),
@@ -127,6 +150,43 @@ RUNS: dict[str, tuple[Callable[[], list[RequestRecord]], dict[str, Any]]] = {
         {"bursts": [[3.0, 3.0]], "rate_curve": [], "shape": "salvo"},
     ),
     "late": (lambda: [answered(k, k / 10, lag_s=0.3) for k in range(150)], {"slo": "ttft<1s"}),
+    "closed, empty": (list, {"load": "closed", "users_curve": [[0, 3], [20, 0]]}),
+    "closed": (
+        lambda: pulsed_users(),
+        {
+            **BURSTS,
+            "load": "closed",
+            "users_curve": [[0, 2], [10, 12], [12, 2], [35, 12], [37, 2], [60, 0]],
+            "mean_rate_rps": None,
+            "schedule_s": [],
+        },
+    ),
+    "steps": (
+        lambda: [answered(k, k / 10) for k in range(90)],
+        {
+            "shape": "steps",
+            "segments": [
+                {"id": k, "start_s": 10.0 * k, "end_s": 10.0 * k + 10, "level": 10.0} for k in range(2)
+            ],
+        },
+    ),
+    "salvo, probes": (
+        lambda: [
+            *(answered(k, 20.0, ttft_s=0.1 + k / 10) for k in range(60)),
+            *(
+                answered(
+                    None,
+                    k + 0.5,
+                    ttft_s=max(0.05, 25.5 - k if k >= 20 else 0),
+                    name="probe",
+                    request_id=f"p{k}",
+                )
+                for k in range(50)
+            ),
+            answered(None, -2.0, name="warmup"),
+        ],
+        {"bursts": [[20.0, 20.0]], "shape": "salvo", "duration_s": 50.0, "events": EVENTS},
+    ),
 }
 
 
@@ -140,8 +200,9 @@ def any_run(
 
 def test_every_section_is_there_on_every_run(any_run: tuple[str, Run, dict[str, Any], Page]) -> None:
     _, run, summary, page = any_run
-    assert page.sections == [make(run, summary).key for make in SECTIONS]
-    assert len(set(page.sections)) == len(SECTIONS)
+    made_ = [section for make in SECTIONS if (section := make(run, summary))]
+    assert page.sections == [section.key for section in made_]
+    assert len(set(page.sections)) == len(SECTIONS) - ("levels" not in page.sections)
     anchors = {attributes.get("href") for tag, attributes in page.tags if tag == "a"}
     assert anchors == {f"#{key}" for key in page.sections}
 
@@ -206,6 +267,9 @@ SENTENCES = {
     "pulse, failures": "14.3 % of the requests failed or were rejected.",
     "pulse, censored": "and hurt for more than",
     "salvo": "The burst of 30 requests at once brought the median TTFT to 1.55 s at its peak",
+    "closed, empty": "Nothing was sent, so there is nothing to say about the server.",
+    "closed": "Each burst of 4.5× the mean number of users left the server as it was",
+    "salvo, probes": "from 50 ms to 3.05 s at its peak and hurt for 6 s after it ended",
 }
 
 
@@ -246,6 +310,87 @@ def test_late_sends_lead_with_times_from_the_schedule(tmp_path: Path) -> None:
     run, summary, page = made(tmp_path, make(), **info)
     assert "median TTFT was 400 ms" in sentence(run, summary)
     assert "our own lateness is in it" in page.text
+
+
+def test_a_closed_loop_says_so_and_shows_users(tmp_path: Path) -> None:
+    make, info = RUNS["closed"]
+    _, summary, page = made(tmp_path, make(), **info)
+    assert summary["verdict"] == "VALID"
+    assert "closed loop: a slow server slows the load" in page.text
+    assert "pulse, closed loop, mean 2.67 users, peak 12" in page.text
+    assert "in flight / users wanted" in page.text
+    names = [line.get("name") for line in figure_of(page)["data"]]
+    assert "users wanted" in names
+    assert not {"planned rate", "scheduled"} & set(names)
+
+
+def test_an_open_loop_says_nothing_of_users(tmp_path: Path) -> None:
+    make, info = RUNS["pulse"]
+    _, _, page = made(tmp_path, make(), **info)
+    assert "a slow server slows the load, so" not in page.text
+    assert "users wanted" not in page.text
+    assert "levels" not in page.sections
+
+
+def test_levels_are_a_row_each(tmp_path: Path) -> None:
+    make, info = RUNS["steps"]
+    _, _, page = made(tmp_path, make(), **info)
+    assert page.sections.index("levels") == page.sections.index("time") + 1
+    assert "level (req/s)" in page.text
+    assert "0 – 10 s\n90\n" in page.text
+    assert "10 – 20 s\n0\n" in page.text
+
+
+def test_probes_are_dots_of_their_own_and_warm_up_is_a_count(tmp_path: Path) -> None:
+    make, info = RUNS["salvo, probes"]
+    _, summary, page = made(tmp_path, make(), **info)
+    dots = {line.get("name"): line for line in figure_of(page)["data"]}
+    assert len(dots["probes"]["x"]) == 50
+    assert min(min(line["x"]) for line in dots.values() if "x" in line) >= 0
+    assert "Probes (diamonds) are outside all figures" in page.text
+    assert "50 probes and 1 warm-up requests, in no figure of the load" in page.text
+    assert "warm-up" not in page.text.replace("50 probes and 1 warm-up", "")
+    assert "quiet probes had a median of 50 ms" in page.text
+    assert (summary["counts"]["sent"], summary["metrics"]["ttft_s"]["n"]) == (60, 60)
+
+
+def test_events_are_marked_and_listed(tmp_path: Path) -> None:
+    make, info = RUNS["salvo, probes"]
+    _, summary, page = made(tmp_path, make(), **info)
+    assert "12.3 s\nworker lost\n1\nworker 1 was lost\n" in page.text
+    assert "<b>odd</b> notice" in page.text
+    drawn = figure_of(page)
+    marks = next(line for line in drawn["data"] if line.get("name") == "events")
+    assert marks["customdata"][2] == "&lt;b&gt;odd&lt;/b&gt; notice"
+    assert [
+        shape["x0"] for shape in drawn["layout"]["shapes"] if shape.get("line", {}).get("dash") == "dash"
+    ] == [pytest.approx(at_s) for at_s, *_ in EVENTS]
+    assert summary["verdict"] == "DEGRADED"
+    _, _, quiet = made(tmp_path / "quiet", [answered(0, 1.0)])
+    assert "Nothing happened beside the requests." in quiet.text
+
+
+def test_very_many_events_stay_few(tmp_path: Path) -> None:
+    events = [(k / 100, "retry", 0, f"request {k} again") for k in range(2000)] + [
+        (19.9, "worker_lost", 1, "gone")
+    ]
+    _, _, page = made(tmp_path, [answered(0, 1.0)], events=events)
+    assert "1\u202f801 more of: retry, worker lost" in page.text
+    marks = next(line for line in figure_of(page)["data"] if line.get("name") == "events")
+    assert len(marks["customdata"]) == 100
+    assert marks["customdata"][-1] == "gone"
+
+
+def figure_of(page: Page) -> dict[str, Any]:
+    """The time line as it is in the page, its arrays decoded."""
+    text = next(text for attributes, text in page.scripts if attributes.get("id") == "figure-time_line")
+    drawn: dict[str, Any] = json.loads(text)
+    for line in drawn["data"]:
+        for axis in ("x", "y"):
+            if isinstance(line.get(axis), dict):
+                packed = base64.b64decode(line[axis]["bdata"])
+                line[axis] = np.frombuffer(packed, dtype=line[axis]["dtype"]).tolist()
+    return drawn
 
 
 def test_texts_from_outside_stay_texts(tmp_path: Path) -> None:

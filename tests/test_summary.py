@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,11 @@ def test_a_full_summary_whatever_happened(tmp_path: Path, kind: str, bursts: lis
     succeeded = any(record.outcome == "succeeded" and record.arrival is not None for record in LITTLE[kind])
     assert (found["verdict"] == "INVALID") == (not succeeded or kind == "none sent")
     assert (found["exit_code"] == ExitCode.NOT_VALID) == (found["verdict"] == "INVALID")
-    table = side_by_side([found, full])
+    closed = {"load": "closed", "users_curve": [[0, 3], [5, 0]], "bursts": bursts}
+    users = summary_of(tmp_path / "closed", [replace(r, arrival=None) for r in LITTLE[kind]], **closed)
+    assert users.keys() == full.keys()
+    assert json.loads(json.dumps(users, allow_nan=False)) == users
+    table = side_by_side([found, full, users])
     assert max(map(len, table.splitlines())) <= WIDTH
     assert "nan" not in table + check_lines(found)
 
@@ -89,6 +94,7 @@ def test_counts_add_up(tmp_path: Path) -> None:
         not_sent(13, 2.3, "sent_too_late"),
         answered(14, 19.9, ttft_s=0.5),
         answered(None, 0.0, name="probe"),
+        answered(None, -3.0, name="warmup", ttft_s=9.0),
     ]
     found = summary_of(tmp_path, records, schedule_s=[0.1 * k for k in range(16)])
     counts = found["counts"]
@@ -102,7 +108,9 @@ def test_counts_add_up(tmp_path: Path) -> None:
         "not_sent": 1,
         "missing": 1,
         "twice": 0,
-        "outside_load": 1,
+        "outside_load": 2,
+        "probes": 1,
+        "warmups": 1,
         "finished_in_window": 10,
         "finished_in_drain": 1,
     }
@@ -208,6 +216,71 @@ def test_an_interrupted_run_keeps_its_own_exit_code(tmp_path: Path) -> None:
     assert found["exit_code"] == ExitCode.INTERRUPTED
 
 
+@pytest.mark.parametrize(
+    ("reason", "slo", "code"),
+    [
+        ("interrupted (SIGTERM)", "ttft<1ms@99%", ExitCode.INTERRUPTED),
+        ("safety valve: 500 requests (--max-requests)", "ttft<1ms@99%", ExitCode.SAFETY_VALVE),
+        ("the master was lost", "ttft<1ms@99%", ExitCode.NOT_VALID),
+    ],
+)
+def test_how_a_run_was_stopped_comes_before_what_it_found(
+    tmp_path: Path, reason: str, slo: str, code: ExitCode
+) -> None:
+    records = [answered(0, 1.0), not_sent(1, 2.0)]
+    found = summary_of(tmp_path, records, slo=slo, state="stopped", stop_reason=reason)
+    assert found["exit_code"] == code
+    assert f"({reason})" in found["verdict_reasons"][0]
+
+
+STEPS: dict[str, Any] = {
+    "shape": "steps",
+    "segments": [
+        {"id": 1, "start_s": 10.0, "end_s": 20.0, "author": "plan", "level": 4},
+        {"id": 0, "start_s": 0.0, "end_s": 10.0, "author": "plan", "level": 2},
+    ],
+}
+
+
+def stepped() -> list[RequestRecord]:
+    """2 req/s answered within 0.4 s; then 4 req/s that take 5 s, every fourth rejected."""
+    slow = [
+        answered(20 + k, 10 + k / 4, ttft_s=4.8) if k % 4 else failed(20 + k, 10 + k / 4, outcome="rejected")
+        for k in range(40)
+    ]
+    return [answered(k, k / 2, ttft_s=0.2) for k in range(20)] + slow
+
+
+def test_levels_by_hand(tmp_path: Path) -> None:
+    found = summary_of(tmp_path, stepped(), slo="ttft<1s", **STEPS)
+    first, second = found["levels"]
+    assert (first["level"], first["requests"], first["requests_per_s"]) == (2, 20, 2.0)
+    assert (first["ttft"]["p50"]["value"], first["tpot_s"]["p50"]["value"]) == (0.2, 0.02)
+    assert (first["attainment"]["ratio"], first["error_ratio"]) == (1.0, 0.0)
+    # of those due from 10 to 15 s, 15 of 20 are answered, those within 5.001 s before 20 s; the others drain
+    assert (second["level"], second["requests"], second["requests_per_s"]) == (4, 40, 1.5)
+    assert (second["attainment"]["met"], second["error_ratio"]) == (0, 0.25)
+    assert summary_of(tmp_path / "none", [answered(0, 1.0)])["levels"] == []
+    table = side_by_side([found])
+    assert max(map(len, table.splitlines())) <= WIDTH
+    block = table[table.index("levels in req/s") :].splitlines()
+    assert block[1].split("  ")[0].strip() == "level"
+    assert [line.split()[:2] for line in block[2:]] == [["2", "20"], ["4", "40"]]
+
+
+def test_a_level_that_was_not_reached_has_no_figures(tmp_path: Path) -> None:
+    records = [answered(k, k / 2) if k < 16 else not_sent(k, k / 2) for k in range(40)]
+    found = summary_of(tmp_path, records, state="stopped", stop_reason="interrupted", **STEPS)
+    first, second = found["levels"]
+    assert first["requests_per_s"] == 16 / 8
+    assert (second["requests_per_s"], second["ttft"]["p50"]["value"], second["error_ratio"]) == (
+        None,
+        None,
+        None,
+    )
+    assert "nan" not in side_by_side([found])
+
+
 def test_the_slo_of_the_run_another_and_a_broken_one(tmp_path: Path) -> None:
     run = load_run(write_run(tmp_path / "own", [answered(0, 1.0)], slo="ttft<1s"))
     assert summarize(run)["slo"]["text"] == "ttft<1s"
@@ -290,7 +363,9 @@ def test_every_key_is_documented(tmp_path: Path) -> None:
     keys |= set(found["bursts"][0]) | set(found["checks"][0]) | set(found["failures"][0])
     keys |= set(found["metrics"]["ttft_s"]) | set(found["metrics"]["ttft_s"]["p95"])
     keys |= set(found["slo"]["attainment"]["whole"]) | set(found["slo"]["percentiles"][0])
-    keys |= set(found["burstiness"]["asked"])
+    keys |= set(found["burstiness"]["asked"]) | set(found["in_flight"])
+    stepped_ = summary_of(tmp_path / "steps", stepped(), **STEPS)
+    keys |= set(stepped_["levels"][0])
     assert sorted(key for key in keys if f"`{key}`" not in docs) == []
 
 

@@ -229,7 +229,7 @@ def test_a_lost_worker_degrades(make_run: MakeRun) -> None:
     assert {row.name: row for row in results}["load reached"].passed is False
     grade, reasons = verdict(results)
     assert grade == "DEGRADED"
-    assert reasons[0] == "workers lost: 1 of 2 workers were lost: worker 1 at 10.0 s"
+    assert reasons[0] == "workers lost: ran with 1 of 2 workers from 10.0 s on (worker 1 was lost)"
     assert any(reason.startswith("load reached") for reason in reasons)
     by_events = make_run(good_records(), workers=[worker(0)], events=[(10.0, "worker_lost", 0, "was lost")])
     assert verdict(run_checks(by_events, []))[0] == "DEGRADED"
@@ -256,7 +256,36 @@ def test_a_stopped_run_is_degraded_and_without_a_cause_invalid(make_run: MakeRun
 
 def test_an_amended_run_is_degraded(make_run: MakeRun) -> None:
     run = make_run(good_records(), events=[(8.0, "amendment", 0, "burst on demand")])
-    assert verdict(run_checks(run, []))[0] == "DEGRADED"
+    grade, reasons = verdict(run_checks(run, []))
+    assert grade == "DEGRADED"
+    assert reasons == ["amended: the plan was amended once while the run went on: burst on demand at 8.0 s"]
+    often = make_run(good_records(), events=[(float(k), "amendment", 0, "") for k in range(5)])
+    assert "5 times while the run went on: at 0.0 s; at 1.0 s; at 2.0 s; and 2 more" in str(
+        verdict(run_checks(often, []))[1]
+    )
+
+
+def test_workers_lost_one_after_the_other(make_run: MakeRun) -> None:
+    workers = [worker(0), worker(1, lost_at_s=12.3), worker(2), worker(3, lost_at_s=7.0)]
+    detail = checked(make_run(good_records(), workers=workers))["workers lost"].detail
+    assert detail == (
+        "ran with 3 of 4 workers from 7.0 s on (worker 3 was lost), "
+        "2 of 4 workers from 12.3 s on (worker 1 was lost)"
+    )
+
+
+def test_notices_leave_the_verdict_alone(make_run: MakeRun) -> None:
+    events = [(3.0, "duplicate", 1, "batch 7 came twice and was dropped"), (4.0, "notice", 0, "late worker")]
+    assert verdict(run_checks(make_run(good_records(), events=events), [])) == ("VALID", [])
+
+
+def test_a_cause_that_the_check_names_itself_makes_degraded(make_run: MakeRun) -> None:
+    results = run_checks(make_run([answered(k, k / 10, lag_s=0.2) for k in range(100)]), [])
+    assert verdict(results)[0] == "INVALID"
+    named = [replace(row, cause="the server did it") if row.severity == "invalid" else row for row in results]
+    grade, reasons = verdict(named)
+    assert grade == "DEGRADED"
+    assert all(reason.endswith("(the server did it)") for reason in reasons)
 
 
 def test_more_than_one_percent_cut_off_is_a_warning(make_run: MakeRun) -> None:

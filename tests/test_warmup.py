@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import gevent
 import pytest
 from gevent.event import Event
@@ -99,7 +101,7 @@ def test_all_moments_are_shifted_and_nothing_else() -> None:
         connect_s=0.25,
         read_lag_s=0.5,
         gap_max_s=0.125,
-        **{name: 100.0 + place for place, name in enumerate(moments)},
+        **cast(dict[str, Any], {name: 100.0 + place for place, name in enumerate(moments)}),
     )
     after = shifted(before, -128.0)
     assert len(moments) == 7
