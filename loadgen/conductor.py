@@ -77,7 +77,9 @@ class Conductor:
 
     def tick(self) -> tuple[int, float] | None:
         """Users and spawn rate for Locust: one user per worker, None when the run is over."""
-        if self._over.is_set():
+        if self._greenlet is None:
+            self._users = max(len(self._link.client_ids()), 1)
+        elif self._over.is_set():
             return None
         return self._users, float(self._users)
 
@@ -110,7 +112,6 @@ class Conductor:
         self._run = None
         self._stop_before_run = None
         self._environment.process_exit_code = None
-        self._users = max(len(self._link.client_ids()), 1)
         self._greenlet = gevent.spawn(self._lead)
         self._greenlet.link_exception(self._on_crash)
 
@@ -123,6 +124,11 @@ class Conductor:
                 self._run.stop(reason)
             self._stop_before_run = self._stop_before_run or reason
         self._over.wait()
+
+    def forget(self) -> None:
+        """The test has stopped (Locust's test_stop): the next one starts clean."""
+        self._greenlet = None
+        self._run = None
 
     def terminate(self) -> None:
         """SIGTERM: end the run as `end` does, or the process when there is none."""

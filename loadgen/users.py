@@ -121,6 +121,7 @@ def _set_up_conductor(environment: Environment) -> None:
     environment.load_run = conductor  # type: ignore[attr-defined]
     environment.events.test_start.add_listener(lambda **_: conductor.begin())
     environment.events.test_stopping.add_listener(lambda **_: conductor.end("interrupted"))
+    environment.events.test_stop.add_listener(lambda **_: conductor.forget())
     environment.events.quitting.add_listener(lambda **_: conductor.end("interrupted"))
     if environment.web_ui is not None:
         web.extend(environment, conductor)
