@@ -80,10 +80,6 @@ class LoadWorker:
         }.items():
             environment.runner.register_message(name, listener)
 
-    def wait_until_idle(self) -> None:
-        """Block while a run's load is being sent."""
-        self._idle.wait()
-
     def leave(self, reason: str) -> None:
         """This process must end: send no more, drain, report what was sent. Blocks until that is done."""
         shift = self._shift

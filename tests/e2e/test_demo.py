@@ -22,10 +22,10 @@ def test_the_demo_runs_both_scenarios_and_sets_them_side_by_side(tmp_path: Path)
         json.loads(next(tmp_path.glob(f"*-{name}/summary.json")).read_text())
         for name in ("A-uniform", "B-pulse")
     )
-    assert uniform["counts"]["planned"] == pulse["counts"]["planned"]  # the same mean by construction
+    assert uniform["counts"]["scheduled"] == pulse["counts"]["scheduled"]  # the same mean by construction
     for summary in (uniform, pulse):
         counts = summary["counts"]
-        assert counts["planned"] == counts["sent"] + counts["not_sent"]
+        assert counts["scheduled"] == counts["sent"] + counts["not_sent"]
         assert counts["sent"] == sum(counts[key] for key in ("succeeded", "failed", "rejected", "cancelled"))
     assert [round(burst["start_s"]) for burst in pulse["bursts"]] == [10, 30]
     assert uniform["bursts"] == []
