@@ -104,7 +104,8 @@ def records(evidence: Evidence) -> Finding:
     run = evidence.run
     arrivals = run.requests["arrival"].dropna()
     asked = run.schedule["arrival"].dropna()
-    missing = int((~asked.isin(arrivals)).sum())
+    lost = run.requests["failure_class"] == "record_lost"  # the row is there, the record is not
+    missing = int((~asked.isin(arrivals)).sum() + lost.sum())
     twice = recorded_twice(run)
     unasked = int((~arrivals.isin(asked)).sum()) if len(asked) else 0
     planned = run.info.counts.get("planned")

@@ -93,7 +93,10 @@ def workers_lost(evidence: Evidence) -> Finding:
 def lost_at_s(evidence: Evidence) -> dict[int, float]:
     """Lost worker -> when."""
     events, workers = evidence.run.events, evidence.run.info.workers
-    rows = events[events["kind"] == "worker_lost"].drop_duplicates("worker")
+    changes = events[events["kind"].isin(("worker_lost", "worker_back"))].drop_duplicates(
+        "worker", keep="last"
+    )
+    rows = changes[changes["kind"] == "worker_lost"]
     lost = dict(zip(rows["worker"].fillna(-1).astype(int), rows["at_s"].fillna(0.0), strict=True))
     return lost | {row.index: row.lost_at_s for row in workers if row.lost_at_s is not None}
 

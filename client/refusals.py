@@ -67,8 +67,9 @@ _TABLE: tuple[Refusal, ...] = (
     Refusal(
         "localhost_in_container",
         lambda seen: seen.failed == "refused" and seen.inside_container and is_loopback(seen.target.host),
-        "nothing listens at {place}, and inside a container {host} is the container itself",
-        "Give the server's service name (http://SERVICE:{port}), or for a server on the host"
+        "nothing listens at {place}",
+        "Is the server running, and on this port? This is a container: {host} is the container itself."
+        " Give the server's service name (http://SERVICE:{port}), or for a server on the host"
         " http://host.docker.internal:{port} (on Linux with extra_hosts: host.docker.internal:host-gateway),"
         " listening on more than loopback there",
     ),

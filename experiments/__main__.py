@@ -5,15 +5,24 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 from experiments.demo import RUN_TIME_S, demo
 from experiments.launch import LaunchError
 from runlog.exit_codes import ExitCode
+from shapes import ShapeError
+
+
+class _Parser(argparse.ArgumentParser):
+    """A wrong argument ends with one line and our usage code."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(int(ExitCode.USAGE), f"{self.prog}: {message}. See --help.\n")
 
 
 def main() -> ExitCode:
     """Run the named experiment; returns its exit code."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="python -m experiments",
         description="Decisions from several runs. Run from the repository root.",
     )
@@ -34,6 +43,9 @@ def main() -> ExitCode:
     arguments = parser.parse_args()
     try:
         return demo(arguments.runs_dir, arguments.run_time, arguments.rate)
+    except ShapeError as error:
+        print(f"python -m experiments: {error}", file=sys.stderr)
+        return ExitCode.USAGE
     except LaunchError as error:
         print(error, file=sys.stderr)
         return ExitCode.NOT_VALID

@@ -20,6 +20,7 @@ class Assignment:
 
     run_id: str
     runs_dir: str
+    user_class: str
     worker: int
     workers: int
     target: str
@@ -49,12 +50,13 @@ class Assignment:
         return cls(**(data | lengths))
 
 
-def assignment_for(plan: Plan, run_id: str, worker: int, workers: int) -> Assignment:
-    """The part of worker number `worker` of `workers` in a plan."""
+def assignment_for(plan: Plan, run_id: str, user_class: str, worker: int, workers: int) -> Assignment:
+    """The part of worker number `worker` of `workers` in a plan; `user_class` says the prompts."""
     settings = plan.settings
     return Assignment(
         run_id=run_id,
         runs_dir=settings.runs_dir,
+        user_class=user_class,
         worker=worker,
         workers=workers,
         target=settings.target,

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import sys
 from argparse import Namespace
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +31,7 @@ from loadgen.preflight import PreflightRefused, check_target
 from loadgen.report import analyse, check_slo
 from loadgen.run import Run
 from loadgen.settings import read_settings
+from loadgen.speaker import the_speaker, try_prompt
 from runlog.exit_codes import ExitCode, first_of
 from runlog.folder import RunFolderError
 from shapes import SHAPES
@@ -49,6 +49,14 @@ NO_RUN = {
 }
 """What keeps a run from starting, each told in one line, and its exit code."""
 
+LATE_WORKERS_S = 15.0
+"""How long a run waits for expected workers that were there before (from the web UI, or between two runs)."""
+
+
+def code_of(error: Exception) -> ExitCode:
+    """The exit code for one of NO_RUN's errors."""
+    return next(code for kind, code in NO_RUN.items() if isinstance(error, kind))
+
 
 class Conductor:
     """Leads one run at a time, in the master process or the only one. `folder` is the last run's folder."""
@@ -60,6 +68,7 @@ class Conductor:
         self._run: Run | None = None
         self._checked: Plan | None = None
         self._users = 1
+        self._terminating = False
         self._over = Event()
         self._stop_before_run: str | None = None
         self._greenlet: gevent.Greenlet[..., None] | None = None
@@ -87,10 +96,19 @@ class Conductor:
         """The plan that these options ask for. Raises a key of NO_RUN."""
         settings = read_settings(options, host, shape)
         check_slo(settings.slo)
+        try_prompt(the_speaker(self._environment.user_classes), self._environment)
         for name in SHAPES[settings.shape].unread(settings.shape_settings):
-            logger.warning("%s means nothing to the shape %s", name, settings.shape)
-        run_id = f"{clock.utc_iso()[:19].translate(_COMPACT)}-{settings.run_name}"
+            flag = f"--{name.removesuffix('_s').replace('_', '-')}"
+            logger.warning("%s means nothing to the shape %s", flag, settings.shape)
+        run_id = f"{clock.utc_iso()[:19].translate(_COMPACT)}-{settings.slug}"
         return make_plan(settings, run_id, options_as_given(options), ["locust", *sys.argv[1:]])
+
+    def short_of_workers(self) -> str | None:
+        """Why a run cannot start now for want of workers; None when it can."""
+        connected, expected = len(self._link.client_ids()), max(self._link.expected, 1)
+        if connected >= expected:
+            return None
+        return f"{connected} of {expected} expected workers are connected: start workers, then try again."
 
     def picked_shape(self) -> str | None:
         """The shape of a picked LoadTestShape class; None when --shape decides."""
@@ -105,25 +123,24 @@ class Conductor:
         self._checked = plan
 
     def begin(self) -> None:
-        """Start a run (Locust's test_start); what keeps it from starting is told in one line and an exit
-        code.
-        """
-        self._over.clear()
+        """Start a run (Locust's test_start); what keeps it from starting is told in one line and a code."""
+        self._over = Event()
         self._run = None
         self._stop_before_run = None
         self._environment.process_exit_code = None
-        self._greenlet = gevent.spawn(self._lead)
-        self._greenlet.link_exception(self._on_crash)
+        self._greenlet = gevent.spawn(self._lead, self._over)
 
     def end(self, reason: str) -> None:
         """Stop the run (Locust's test_stopping, quitting): send no more, drain, finish the folder. Blocks."""
-        if self._greenlet is None or self._greenlet is gevent.getcurrent():
+        over, greenlet = self._over, self._greenlet
+        if greenlet is None or greenlet is gevent.getcurrent() or over.is_set():
             return
-        if not self._over.is_set():
-            if self._run is not None:
-                self._run.stop(reason)
-            self._stop_before_run = self._stop_before_run or reason
-        self._over.wait()
+        if self._run is not None:
+            self._run.stop("all workers were lost" if self._run.deserted else reason)
+        elif self._stop_before_run is None:
+            self._stop_before_run = reason
+            greenlet.kill(block=False)
+        over.wait()
 
     def forget(self) -> None:
         """The test has stopped (Locust's test_stop): the next one starts clean."""
@@ -131,26 +148,39 @@ class Conductor:
         self._run = None
 
     def terminate(self) -> None:
-        """SIGTERM: end the run as `end` does, or the process when there is none."""
-        if self._greenlet is None or self._over.is_set():
+        """SIGTERM or Ctrl-C: end the run as `end` does, or the process when there is none, or at a second
+        one.
+        """
+        if self._terminating and self._run is not None:
+            ledger = self._run.ledger
+            what = "report" if ledger.closed else "recover"
+            logger.error("ended before that was done; now: python -m analysis %s %s", what, ledger.folder)
+        if self._terminating or self._greenlet is None or self._over.is_set():
             sys.exit(int(ExitCode.INTERRUPTED))
+        self._terminating = True
         self.end("interrupted")
 
     # --- the run ---------------------------------------------------------------------------------
 
-    def _lead(self) -> None:
+    def _lead(self, over: Event) -> None:
         codes: list[ExitCode] = []
         try:
             codes.append(self._carry_out())
         except tuple(NO_RUN) as error:
             logger.error("%s", error)
-            codes.append(next(code for kind, code in NO_RUN.items() if isinstance(error, kind)))
-        stop_reason = self._run.stop_reason if self._run else self._stop_before_run
-        if stop_reason == "interrupted":
-            codes.append(ExitCode.INTERRUPTED)
-        self._environment.process_exit_code = int(first_of(codes))
-        self._over.set()
-        self._end_test_without_a_shape()
+            codes.append(code_of(error))
+        except gevent.GreenletExit:
+            logger.info("stopped before the start")
+        except Exception:
+            logger.exception("the run failed; its folder holds what came in until then")
+            codes.append(ExitCode.NOT_VALID)
+        finally:
+            stop_reason = self._run.stop_reason if self._run else self._stop_before_run
+            if stop_reason == "interrupted":
+                codes.append(ExitCode.INTERRUPTED)
+            self._environment.process_exit_code = int(first_of(codes))
+            over.set()
+            self._end_test_without_a_shape()
 
     def _carry_out(self) -> ExitCode:
         options = self._environment.parsed_options
@@ -159,15 +189,16 @@ class Conductor:
         if plan is None:
             plan = self.plan(options, self._environment.host, self.picked_shape())
             self._preflight(plan)
-        wait_for_workers(self._link, options.expect_workers_max_wait or 15.0)
+        wait_for_workers(self._link, options.expect_workers_max_wait or LATE_WORKERS_S)
         self._mustering = [Worker(client_id) for client_id in self._link.client_ids()]
         crew = muster(self._link, self._mustering)
-        if self._stop_before_run is not None:
-            return ExitCode.OK
         ledger = Ledger(plan, Path(plan.settings.runs_dir))
         logger.info("run folder: %s", ledger.folder)
-        logger.info("%d requests planned over %.0f s", len(plan.schedule), plan.info.duration_s)
-        self._run = Run(plan, ledger, self._link, crew)
+        logger.info("%s", plan.described())
+        if notice := plan.last_burst_notice():
+            logger.warning("%s", notice)
+        speaker = the_speaker(self._environment.user_classes)
+        self._run = Run(plan, ledger, self._link, crew, speaker.__name__)
         self._run.lead()
         self.folder = ledger.folder
         return analyse(ledger.folder)
@@ -180,28 +211,20 @@ class Conductor:
             confirmed_host=plan.settings.confirm_target,
             workers=workers,
             stream=plan.settings.stream,
-            extra_body=self._extra_body(),
+            extra_body=the_speaker(self._environment.user_classes).extra_body,
         )
         for notice in notices:
             logger.info("%s", notice)
         if plan.settings.load == "open":
             logger.info("%s", budget_of(plan.schedule))
+        elif plan.settings.valves.max_requests is None:
+            logger.info("a closed loop sends as fast as answers come; --max-requests sets a limit")
 
     def _end_test_without_a_shape(self) -> None:
         """`tick` ends the test; where the class picker chose no shape, nobody asks it."""
         environment = self._environment
         if environment.shape_class is None and environment.runner is not None:
             gevent.spawn(environment.runner.stop)
-
-    def _extra_body(self) -> Mapping[str, object] | None:
-        """What the sending user class adds to every body; the preflight must ask as the load does."""
-        kinds = self._environment.user_classes
-        return next((kind.extra_body for kind in kinds if hasattr(kind, "extra_body")), None)
-
-    def _on_crash(self, greenlet: gevent.Greenlet[..., None]) -> None:
-        logger.error("the run failed: %r; its folder holds what came in until then", greenlet.exception)
-        self._environment.process_exit_code = int(ExitCode.NOT_VALID)
-        self._over.set()
 
     # --- messages --------------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ class Worker:
     clock_offset_ns: int = 0
     clock_uncertainty_ns: int | None = None
     ready: bool = False
+    heard_ns: int = 0
     done: bool = False
     fired: int = 0
     in_flight: int = 0
@@ -39,6 +40,7 @@ class Worker:
     clock_answer: Event = field(default_factory=Event)
     clock_number: int = -1
     clock_asked_ns: int = 0
+    compared: bool = False
 
     @property
     def out(self) -> bool:
@@ -67,18 +69,18 @@ class Worker:
         )
 
 
-def compare_clocks(worker: Worker, ask: Callable[[int], None]) -> bool:
-    """Ask a worker several times for its clock; False when it does not answer. `ask` sends one question."""
+def compare_clocks(worker: Worker, ask: Callable[[int], None]) -> None:
+    """Ask a worker several times for its clock. `ask` sends one numbered question; no answer ends it."""
     for number in range(CLOCK_QUESTIONS):
         worker.clock_number = number
         worker.clock_answer.clear()
         worker.clock_asked_ns = clock.monotonic_ns()
         ask(number)
         if not worker.clock_answer.wait(CLOCK_LIMIT_S):
-            return False
+            return
         if worker.clock_uncertainty_ns == 0:
-            return True
-    return True
+            break
+    worker.compared = True
 
 
 def take_clock_answer(worker: Worker, answer: dict[str, Any]) -> None:

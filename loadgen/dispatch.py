@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Protocol
 
 import gevent
@@ -25,6 +26,7 @@ ARM_AT_MOST = 2_000
 ARM_BYTES_AT_MOST = 64_000_000
 CONNECT_AHEAD_S = 1.0
 _ARM_EVERY_S = 0.02
+_ARM_AT_ONCE = 50
 _WAKE_EARLY_S = 0.02
 
 
@@ -46,7 +48,7 @@ class Sender(Protocol):
     def cancel_all(self) -> None: ...
 
 
-@dataclass
+@dataclass(eq=False)
 class _Due:
     arrival: Arrival
     armed: Armed | None = None
@@ -71,6 +73,7 @@ class Dispatcher:
         self._started = Event()
         self._stopping = Event()
         self._stop_reason = "run_stopped"
+        self._over = False
         self._in_flight: Group = Group()
         self._start_ns = 0
         self.fired = 0
@@ -85,6 +88,10 @@ class Dispatcher:
 
         Usually they are later than all before; an amendment may put some in between.
         """
+        if self._over:
+            for arrival in arrivals:
+                self._sender.not_sent(arrival, "sent_too_late")
+            return
         added = [_Due(arrival) for arrival in arrivals]
         in_between = bool(self._due and added and added[0].arrival.at_s < self._due[-1].arrival.at_s)
         self._due.extend(added)
@@ -106,17 +113,24 @@ class Dispatcher:
         self._news.set()
 
     def run(self) -> None:
-        """Fire everything at its moment, drain, account for the rest. Returns with nothing in flight."""
+        """Fire everything at its moment, drain, account for the rest. Returns with nothing in flight.
+
+        What a request's making raises is raised again after that.
+        """
         self._started.wait()
         arming = gevent.spawn(self._arm_ahead)
         try:
             self._fire_all()
+        except Exception:
+            self._stop_reason = "client_error"
+            raise
         finally:
             arming.kill()
-        for due in self._due:
-            self._sender.not_sent(due.arrival, self._stop_reason)
-        self._due.clear()
-        drain(self._in_flight, self._patience_s(), self._sender.cancel_all)
+            self._over = True
+            for due in self._due:
+                self._sender.not_sent(due.arrival, self._stop_reason)
+            self._due.clear()
+            drain(self._in_flight, self._patience_s(), self._sender.cancel_all)
 
     def _fire_all(self) -> None:
         give_up_s = self._duration_s + self._drain_s
@@ -129,8 +143,8 @@ class Dispatcher:
                 return
             if not self._wait_for(due.arrival.at_s):
                 continue
-            self._due.popleft()
             armed = due.armed or self._sender.arm(due.arrival)
+            self._due.remove(due)
             self._armed_bytes -= due.armed.size_bytes if due.armed else 0
             self.fired += 1
             self._sender.fire(armed)
@@ -147,6 +161,8 @@ class Dispatcher:
     def _wait_for(self, at_s: float) -> bool:
         """Wait until `at_s` after the start; False when a stop or more arrivals came first: look again."""
         self._news.clear()
+        if self._stopping.is_set():
+            return False
         early_s = at_s - self._elapsed_s() - _WAKE_EARLY_S
         if early_s > 0 and self._news.wait(early_s):
             return False
@@ -155,27 +171,35 @@ class Dispatcher:
 
     def _patience_s(self) -> float:
         """How long requests in flight may take: the drain counts from the end of the load, or from a stop."""
-        left_s = 0.0 if self._stopping.is_set() else max(self._duration_s - self._elapsed_s(), 0.0)
-        return left_s + self._drain_s
+        if self._stopping.is_set():
+            return self._drain_s
+        return max(self._duration_s + self._drain_s - self._elapsed_s(), 0.0)
 
     def _elapsed_s(self) -> float:
         return (clock.monotonic_ns() - self._start_ns) / 1e9
 
     def _arm_ahead(self) -> None:
         while True:
-            now_s = self._elapsed_s()
             connections = 0
-            for number, due in enumerate(self._due):
-                if due.arrival.at_s > now_s + ARM_AHEAD_S or number >= ARM_AT_MOST:
-                    break
-                if due.arrival.at_s < now_s + CONNECT_AHEAD_S:
-                    connections += 1
-                if due.armed is None and self._armed_bytes < ARM_BYTES_AT_MOST:
-                    due.armed = self._sender.arm(due.arrival)
-                    self._armed_bytes += due.armed.size_bytes
-                    if number % 50 == 49:
-                        gevent.sleep(0)
-                        break
+            try:
+                connections = self._arm_some()
+            except Exception:
+                return  # the request that cannot be made will say so when its moment comes
             if connections:
                 self._sender.open_ahead(connections)
             gevent.sleep(_ARM_EVERY_S)
+
+    def _arm_some(self) -> int:
+        """Arm up to 50 of the next requests; returns how many connections they will need soon."""
+        now_s = self._elapsed_s()
+        connections = made = 0
+        for due in list(islice(self._due, ARM_AT_MOST)):
+            if due.arrival.at_s > now_s + ARM_AHEAD_S or made == _ARM_AT_ONCE:
+                break
+            if due.arrival.at_s < now_s + CONNECT_AHEAD_S:
+                connections += 1
+            if due.armed is None and self._armed_bytes < ARM_BYTES_AT_MOST:
+                due.armed = self._sender.arm(due.arrival)
+                self._armed_bytes += due.armed.size_bytes
+                made += 1
+        return connections

@@ -4,10 +4,11 @@ thing.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import os
 import socket
+from collections.abc import Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,12 @@ _ROOMS = ("client", "loadgen", "runlog", "shapes")
 _REPOSITORY = Path(__file__).resolve().parent.parent
 
 
-@functools.cache
-def code_digest() -> str:
-    """A digest of this suite's sources as they lie on this machine."""
+def code_digest(locustfiles: Sequence[str] = ()) -> str:
+    """A digest of this suite's sources and of the locustfiles as they lie on this machine now."""
     digest = hashlib.sha256()
+    for locustfile in locustfiles:
+        with suppress(OSError):
+            digest.update(Path(locustfile).read_bytes())
     for room in _ROOMS:
         for source in sorted((_REPOSITORY / room).rglob("*.py")):
             digest.update(source.relative_to(_REPOSITORY).as_posix().encode())
@@ -29,23 +32,23 @@ def code_digest() -> str:
     return digest.hexdigest()[:12]
 
 
-def identity() -> dict[str, Any]:
-    """What a worker says of itself: place, clock, code and Locust version."""
+def identity(locustfiles: Sequence[str]) -> dict[str, Any]:
+    """What a process is: place, clock, code and Locust version. Taken once, before the code can change."""
     return {
         "host": socket.gethostname(),
         "pid": os.getpid(),
         "boot_id": clock.BOOT_ID,
-        "code": code_digest(),
+        "code": code_digest(locustfiles),
         "locust": version("locust"),
     }
 
 
-def stranger(said: dict[str, Any], busy_with: str | None) -> str | None:
-    """Why a worker cannot take part, with what to do; None when it can."""
+def stranger(own: dict[str, Any], said: dict[str, Any], busy_with: str | None) -> str | None:
+    """Why a worker cannot take part under a master that is `own`, with what to do; None when it can."""
     if busy_with is not None:
         return f"it is still busy with run {busy_with}; wait for it to end or use another port"
-    if said["locust"] != version("locust"):
-        return f"it runs Locust {said['locust']}, the master {version('locust')}; install the same on both"
-    if said["code"] != code_digest():
-        return f"its code differs (digest {said['code']}, here {code_digest()}); use the same checkout"
+    if said["locust"] != own["locust"]:
+        return f"it runs Locust {said['locust']}, the master {own['locust']}; install the same on both"
+    if said["code"] != own["code"]:
+        return f"its code differs (digest {said['code']}, here {own['code']}); use the same checkout"
     return None

@@ -11,12 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import gevent
+
 from client import clock
 from loadgen.crew import Worker
 from loadgen.plan import Plan
 from loadgen.recorder import RecordKeeper
 from loadgen.shares import Shares
-from runlog.folder import SCHEDULE_CSV, EventLog, RunInfo, create_folder, write_run_info
+from runlog.folder import SCHEDULE_CSV, EventLog, RunFolderError, RunInfo, create_folder, write_run_info
 from runlog.journal import JOURNAL_NAMES, JOURNALS, read_journal
 from runlog.record import OUTCOMES, RequestRecord
 
@@ -33,7 +35,7 @@ class Ledger:
         write_run_info(self.folder, self.info)
         self._keeper = RecordKeeper(self.folder, len(plan.schedule))
         self._events = EventLog(self.folder)
-        self._closed = False
+        self.closed = False
 
     def started(self, started_at: str, crew: Sequence[Worker], shares: Shares) -> None:
         """Note the wall time of the start moment and who takes part."""
@@ -42,7 +44,7 @@ class Ledger:
 
     def take(self, worker: Worker, batch: dict[str, Any]) -> bool:
         """Write one batch of records; False when it is written already or comes after the end."""
-        return not self._closed and self._keeper.take(worker.index, batch)
+        return not self.closed and self._keeper.take(worker.index, batch)
 
     def note(self, at_s: float, kind: str, worker: Worker | None, text: str) -> None:
         """One line in events.csv."""
@@ -57,10 +59,12 @@ class Ledger:
 
     def close(self, crew: Sequence[Worker], shares: Shares, stop_reason: str | None) -> None:
         """Take what lost workers left in journals, give every other arrival a record, write run.json."""
-        self._closed = True
+        self.closed = True
         self._take_journals(crew)
         for k in self._keeper.missing():
-            self._keeper.add(self._never_sent(k, crew, shares))
+            self._keeper.add(self._never_sent(k, crew, shares, stop_reason))
+            if k % 1000 == 999:
+                gevent.sleep(0)
         if self._keeper.dropped:
             text = f"{self._keeper.dropped} second records of reassigned requests were left out"
             self._events.add(self.info.duration_s, "notice", None, text)
@@ -79,15 +83,21 @@ class Ledger:
         lost = {worker.index for worker in crew if worker.lost_at_s is not None}
         known, self._keeper.dropped = self._keeper.dropped, 0
         for path in sorted((self.folder / JOURNALS).glob(JOURNAL_NAMES)) if lost else ():
-            header, rows = read_journal(path)
-            if header.worker in lost:
-                for row, gaps in rows:
+            try:
+                header, rows = read_journal(path)
+                for row, gaps in rows if header.worker in lost else ():
                     self._keeper.add_row(row, gaps)
+            except RunFolderError as error:
+                self._events.add(self.info.duration_s, "notice", None, str(error))
         self._keeper.dropped = known  # a journal repeats what came in before
 
-    def _never_sent(self, k: int, crew: Sequence[Worker], shares: Shares) -> RequestRecord:
+    def _never_sent(
+        self, k: int, crew: Sequence[Worker], shares: Shares, stop_reason: str | None
+    ) -> RequestRecord:
         worker = next((worker for worker in crew if worker.index == shares.owner(k)), None)
-        lost = worker is not None and worker.lost_at_s is not None
+        why = "record_lost" if stop_reason is None else "run_stopped"
+        if worker is not None and worker.lost_at_s is not None:
+            why = "worker_lost"
         schedule = self._schedule
         return RequestRecord(
             arrival=k,
@@ -97,7 +107,7 @@ class Ledger:
             name=schedule.name[k],
             scheduled_at_s=float(schedule.at_s[k]),
             outcome="not_sent",
-            failure_class="worker_lost" if lost else "run_stopped",
+            failure_class=why,
             asked_input_tokens=int(schedule.asked_input_tokens[k]),
             asked_output_tokens=int(schedule.asked_output_tokens[k]),
         )

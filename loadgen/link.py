@@ -8,6 +8,8 @@ from locust.env import Environment
 from locust.rpc import Message
 from locust.runners import STATE_MISSING, LocalRunner, MasterRunner
 
+from loadgen.identity import identity
+
 
 class Link:
     """Whom the master can reach, and how."""
@@ -15,6 +17,7 @@ class Link:
     def __init__(self, environment: Environment) -> None:
         assert environment.runner is not None
         self._runner = environment.runner
+        self.identity = identity(environment.parsed_locustfiles or ())
         options = environment.parsed_options
         self.distributed = isinstance(self._runner, MasterRunner)
         self.expected = options.expect_workers if options and isinstance(self._runner, MasterRunner) else 1

@@ -52,7 +52,7 @@ def exit_with_our_usage_code(parser: Any) -> None:
     """Let a wrong option end with our usage code (3) and one line, instead of argparse's 2."""
 
     def error(message: str) -> NoReturn:
-        print(f"locust: {message}. See --help.", file=sys.stderr)
+        print(f"locust: {message}. See: python -m loadgen", file=sys.stderr)
         sys.exit(int(ExitCode.USAGE))
 
     parser.error = error

@@ -5,6 +5,7 @@ sent.
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
 import gevent
 from gevent.pool import Group
@@ -13,12 +14,17 @@ from client import clock
 from loadgen import messages
 from loadgen.crew import Worker, compare_clocks
 from loadgen.identity import stranger
-from loadgen.link import Link
+
+if TYPE_CHECKING:
+    from loadgen.link import Link  # imports Locust, which patches sockets; this file needs no Locust
 
 logger = logging.getLogger(__name__)
 
 MUSTER_LIMIT_S = 60.0
 """Longest wait for the expected workers to connect; --expect-workers-max-wait changes it."""
+
+
+SAY_EVERY_S = 5.0
 
 
 class WorkersMissing(Exception):
@@ -28,7 +34,11 @@ class WorkersMissing(Exception):
 def wait_for_workers(link: Link, limit_s: float = MUSTER_LIMIT_S) -> None:
     """Block until the expected number of workers is connected. Raises WorkersMissing after the limit."""
     deadline_ns = clock.monotonic_ns() + round(limit_s * 1e9)
+    said_ns = 0
     while (connected := len(link.client_ids())) < link.expected:
+        if clock.monotonic_ns() - said_ns > SAY_EVERY_S * 1e9:
+            said_ns = clock.monotonic_ns()
+            logger.info("waiting for workers: %d of %d connected", connected, link.expected)
         if clock.monotonic_ns() > deadline_ns:
             raise WorkersMissing(
                 f"{connected} of {link.expected} expected workers connected within {limit_s:g} s: no load is "
@@ -63,11 +73,11 @@ def _ask(link: Link, worker: Worker) -> None:
 
 
 def _taken(link: Link, worker: Worker) -> bool:
-    if not worker.identity:
+    if not worker.compared:
         logger.error("%s is refused: it does not answer; it runs another locustfile", worker)
         link.dismiss(worker.client_id)
         return False
-    why = stranger(worker.identity, worker.busy_with)
+    why = stranger(link.identity, worker.identity, worker.busy_with)
     if why is None:
         return True
     logger.error("%s is refused: %s", worker, why)

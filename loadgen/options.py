@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from client.dialects import DIALECTS
 from loadgen.probes import parse_probes
-from loadgen.texts import number, positive, ratio, seconds, whole, yes
+from loadgen.texts import number, positive, ratio, seconds, some_seconds, whole, yes
 from shapes import SHAPES
 from shapes.arrivals import ARRIVALS
 
+OTHER_VARIABLES = ("LOAD_WEB_PASSWORD", "LOAD_WEB_BEHIND_LOOPBACK")
 API_KEY_VARIABLES = ("LOAD_API_KEY", "OPENAI_API_KEY")
 
 
@@ -61,7 +62,7 @@ OPTIONS: tuple[Option, ...] = (
         "",
         "s of load; a salvo knows its own",
         "Seconds of load, the same as --run-time, which goes first (120; a salvo knows its own)",
-        seconds,
+        some_seconds,
     ),
     Option("--model", "", "as the server names it", "Model to ask for, as the server names it"),
     Option(
@@ -316,6 +317,12 @@ def add_to_parser(parser: Any) -> None:
 def options_as_given(settings: Namespace) -> dict[str, str]:
     """Each option's text as the run saw it, for run.json; none of them is a secret."""
     return {option.name: str(getattr(settings, option.name, option.default)) for option in OPTIONS}
+
+
+def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    """LOAD_... variables that are no option: most likely misspelt."""
+    known = {option.env_var for option in OPTIONS} | set(API_KEY_VARIABLES) | set(OTHER_VARIABLES)
+    return sorted(name for name in environ if name.startswith("LOAD_") and name not in known)
 
 
 def api_key() -> str | None:

@@ -31,6 +31,9 @@ from shapes.users import user_changes
 SLICE_S = 10.0
 """Length of a slice of the schedule."""
 
+CALM_S = 12.0
+"""A recovery is seen when one 2 s window and the 10 s of calm that follow its start lie within the load."""
+
 AHEAD_S = 60.0
 """How far ahead of its time a slice is sent."""
 
@@ -62,6 +65,36 @@ class Plan:
             return int(self.schedule.at_s[max(limit - 1, 0)] // SLICE_S) + 1
         return int(np.ceil(self.info.duration_s / SLICE_S))
 
+    def described(self) -> str:
+        """What is planned, in one line."""
+        info = self.info
+        if info.load == "closed":
+            most = max((users for _, users in info.users_curve), default=0)
+            return f"up to {most:.0f} users over {info.duration_s:g} s"
+        asked = (info.mean_rate_rps or 0.0) * info.duration_s
+        drawn = f"{len(self.schedule)} requests planned over {info.duration_s:g} s"
+        return (
+            f"{drawn} ({asked:.0f} asked for on average; the seed decides)"
+            if round(asked) != len(self)
+            else drawn
+        )
+
+    def __len__(self) -> int:
+        return len(self.schedule)
+
+    def last_burst_notice(self) -> str | None:
+        """Why the last burst's recovery could not be seen; None when there is time for it."""
+        if not self.info.bursts:
+            return None
+        needed_s = self.info.bursts[-1][1] + CALM_S
+        if self.info.duration_s >= needed_s:
+            return None
+        left_s = self.info.duration_s - self.info.bursts[-1][1]
+        return (
+            f"the load ends {left_s:.1f} s after the last burst, and a recovery shows in 10 s of calm: "
+            f"--run-time {np.ceil(needed_s):.0f}s would show it"
+        )
+
     def slice_part(self, number: int, arrivals: Iterable[int], segment: int | None = None) -> SlicePart:
         """These arrivals, packed as one worker's part of slice `number`; an amendment gives its `segment`."""
         packed = orjson.dumps([_row(self.schedule, int(k), segment) for k in arrivals])
@@ -88,6 +121,14 @@ def unpack(part: SlicePart) -> Iterator[Arrival]:
         yield Arrival(index, at_us / 1e6, *rest)
 
 
+def url_told(text: str) -> str:
+    """`text` with the values of a URL's query masked: some servers take their key there."""
+    place, mark, query = text.partition("?")
+    if "://" not in place or not mark:
+        return text
+    return f"{place}?" + "&".join(f"{part.partition('=')[0]}=…" for part in query.split("&"))
+
+
 def make_plan(settings: RunSettings, run_id: str, options: dict[str, str], command: Sequence[str]) -> Plan:
     """Draw the schedule and describe the run. In a closed loop the users decide, and the schedule is empty.
 
@@ -106,14 +147,14 @@ def make_plan(settings: RunSettings, run_id: str, options: dict[str, str], comma
     info = RunInfo(
         run_id=run_id,
         name=settings.run_name,
-        target=settings.target,
+        target=url_told(settings.target),
         model=settings.model,
         shape=settings.shape,
         arrivals=settings.arrivals,
         seed=settings.seed,
         duration_s=shape.duration_s,
         drain_s=settings.drain_s,
-        command=list(command),
+        command=[url_told(part) for part in command],
         options=dict(options),
         load=settings.load,
         mean_rate_rps=None if closed else shape.mean_rate_rps,

@@ -97,7 +97,7 @@ class RecordSender:
         all_safe = not self._unacknowledged
         self._journal.close()
         if all_safe:
-            self.journal.unlink()
+            self.journal.unlink(missing_ok=True)
             with suppress(OSError):  # other workers' journals are still there
                 self.journal.parent.rmdir()
         return all_safe
@@ -123,6 +123,23 @@ class RecordSender:
                 self._send(batch)
 
 
+class _Taken:
+    """The numbers of one worker's batches that are written: all below `_next`, and some above."""
+
+    def __init__(self) -> None:
+        self._next = 0
+        self._above: set[int] = set()
+
+    def __contains__(self, number: int) -> bool:
+        return number < self._next or number in self._above
+
+    def add(self, number: int) -> None:
+        self._above.add(number)
+        while self._next in self._above:
+            self._above.remove(self._next)
+            self._next += 1
+
+
 class RecordKeeper:
     """The master's end: writes every row once and knows which arrivals are still without a record.
 
@@ -132,7 +149,7 @@ class RecordKeeper:
 
     def __init__(self, folder: Path, planned: int) -> None:
         self._writer = RecordWriter(folder)
-        self._batches: set[tuple[int, int]] = set()
+        self._taken: dict[int, _Taken] = {}
         self._unscheduled: set[str] = set()
         self.kept = np.zeros(planned, dtype=np.bool_)
         self.kept_by_worker: Counter[int] = Counter()
@@ -140,14 +157,14 @@ class RecordKeeper:
         self.dropped = 0
 
     def take(self, worker: int, batch: dict[str, Any]) -> bool:
-        """Write one batch; False when it came before."""
-        key = (worker, batch["batch"])
-        if key in self._batches:
+        """Write one batch; False when it came before. Raises OSError when it cannot be written."""
+        taken = self._taken.setdefault(worker, _Taken())
+        if batch["batch"] in taken:
             return False
-        self._batches.add(key)
         for row, gaps in zip(batch["rows"], batch["gaps"], strict=True):
             self.add_row(row, gaps)
         self._writer.flush()
+        taken.add(batch["batch"])
         return True
 
     def add(self, record: RequestRecord) -> None:
@@ -156,25 +173,27 @@ class RecordKeeper:
 
     def add_row(self, row: list[str], gaps_f32: bytes = b"") -> bool:
         """Write one row; False when its arrival (or, where it has none, its request id) has one already."""
-        if not self._first_record(row):
+        if self._has_record(row):
             self.dropped += 1
             return False
         self._writer.append_row(row, gaps_f32)
+        self._note_record(row)
         if row[_NAME] not in OUTSIDE_THE_LOAD:
             self.counts[row[_OUTCOME]] += 1
             if row[_WORKER]:
                 self.kept_by_worker[int(row[_WORKER])] += 1
         return True
 
-    def _first_record(self, row: list[str]) -> bool:
+    def _has_record(self, row: list[str]) -> bool:
         if row[_ARRIVAL]:
-            arrival = int(row[_ARRIVAL])
-            first = not self.kept[arrival]
-            self.kept[arrival] = True
-            return first
-        first = row[_REQUEST_ID] not in self._unscheduled
-        self._unscheduled.add(row[_REQUEST_ID])
-        return first
+            return bool(self.kept[int(row[_ARRIVAL])])
+        return row[_REQUEST_ID] in self._unscheduled
+
+    def _note_record(self, row: list[str]) -> None:
+        if row[_ARRIVAL]:
+            self.kept[int(row[_ARRIVAL])] = True
+        else:
+            self._unscheduled.add(row[_REQUEST_ID])
 
     def missing(self) -> Iterator[int]:
         """The arrivals that have no record."""

@@ -43,6 +43,7 @@ def analyse(folder: Path) -> ExitCode:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
+        start_new_session=True,  # Ctrl-C is for the run; its report is finished all the same
     )
     for line in done.stdout.decode(errors="replace").splitlines():
         logger.info("%s", line)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from argparse import Namespace
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,6 +45,12 @@ class RunSettings:
     confirm_target: str = ""
     valves: Valves = field(default_factory=Valves)
     reassign: bool = False
+
+    @property
+    def slug(self) -> str:
+        """The run's name as it may stand in a folder's name and in request ids."""
+        plain = re.sub(r"[^A-Za-z0-9._-]+", "-", self.run_name).strip("-.")[:60]
+        return plain or self.shape
 
 
 def read_settings(parsed: Namespace, host: str | None, shape: str | None = None) -> RunSettings:

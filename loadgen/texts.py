@@ -15,6 +15,14 @@ def seconds(text: str) -> float:
     return float(found[1]) * _UNITS_S[found[2]]
 
 
+def some_seconds(text: str) -> float:
+    """A time above 0."""
+    value = seconds(text)
+    if value == 0:
+        raise ValueError(f"{text!r} must be above 0")
+    return value
+
+
 def number(text: str) -> float:
     """A finite number that is not negative."""
     try:
@@ -51,4 +59,6 @@ def whole(text: str) -> int:
     """A whole number that is not negative."""
     if not re.fullmatch(r"\d+", text.strip()):
         raise ValueError(f"{text!r} is not a whole number")
+    if len(text.strip()) > 18:
+        raise ValueError(f"{text!r} is too large")
     return int(text)

@@ -8,6 +8,7 @@ init. A user class says what is sent; when, the plan says. Every request with a 
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 from argparse import Namespace
@@ -23,10 +24,10 @@ from locust.runners import MasterRunner, WorkerRunner
 from client.completion import Finished
 from loadgen import locust_patches, web
 from loadgen.arrival import Arrival
-from loadgen.conductor import NO_RUN, Conductor
+from loadgen.conductor import NO_RUN, Conductor, code_of
 from loadgen.link import Link
 from loadgen.muster import MUSTER_LIMIT_S, wait_for_workers
-from loadgen.options import add_to_parser
+from loadgen.options import add_to_parser, unknown_variables
 from loadgen.sender import Prompt, synthetic
 from loadgen.worker import LoadWorker
 from runlog.exit_codes import ExitCode
@@ -102,16 +103,11 @@ def _set_up(environment: Environment, **_: object) -> None:
 
 
 def _set_up_worker(environment: Environment) -> None:
-    speakers = [kind for kind in environment.user_classes if issubclass(kind, ChatUser)]
-    worker = LoadWorker(
-        environment,
-        lambda: speakers[0](environment),
-        lambda finished: _show_in_locust(environment, finished),
-    )
-    environment.load_worker = worker  # type: ignore[attr-defined]
+    worker = LoadWorker(environment, lambda finished: _show_in_locust(environment, finished))
     if isinstance(environment.runner, WorkerRunner):
         environment.process_exit_code = int(ExitCode.OK)  # failed requests are the master's to judge
         environment.events.quitting.add_listener(lambda **_: worker.leave("it was stopped"))
+        gevent.signal_handler(signal.SIGINT, worker.interrupt)
 
 
 def _set_up_conductor(environment: Environment) -> None:
@@ -123,12 +119,15 @@ def _set_up_conductor(environment: Environment) -> None:
     environment.events.quitting.add_listener(lambda **_: conductor.end("interrupted"))
     if environment.web_ui is not None:
         web.extend(environment, conductor)
-    # Locust takes SIGTERM into its hands only after a headless shape has ended.
-    gevent.signal_handler(signal.SIGTERM, conductor.terminate)
+    for name in unknown_variables(os.environ):
+        logger.warning("%s in the environment is no option; see: python -m loadgen", name)
     options: Namespace | None = environment.parsed_options
     if options is not None and options.num_users:  # Locust's --users, before it gets a default
         options.load_users = str(options.num_users)
     if options is not None and (options.headless or options.autostart):
+        # Locust takes signals into its hands only after a headless shape has ended.
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            gevent.signal_handler(signum, conductor.terminate)
         _refuse_before_the_start(environment, conductor, options)
 
 
@@ -141,7 +140,7 @@ def _refuse_before_the_start(environment: Environment, conductor: Conductor, opt
         return
     except tuple(NO_RUN) as error:
         logger.error("%s", error)
-        code = next(code for kind, code in NO_RUN.items() if isinstance(error, kind))
+        code = code_of(error)
     except KeyboardInterrupt:
         code = ExitCode.INTERRUPTED
     environment.runner.quit()

@@ -6,6 +6,8 @@ worker, and the table of checks judges them.
 
 from __future__ import annotations
 
+from array import array
+
 import gevent
 
 from client import clock
@@ -18,7 +20,7 @@ class SelfWatch:
     """Watches from `start` to `stop`; `cpu_peak_ratio` is of one core, `loop_lag_p99_s` over all beats."""
 
     def __init__(self) -> None:
-        self._lags_s: list[float] = []
+        self._lags_s = array("f")
         self._greenlet: gevent.Greenlet[..., None] | None = None
         self.cpu_peak_ratio: float | None = None
 

@@ -51,7 +51,7 @@ def extend(environment: Environment, conductor: Conductor) -> None:
     prefix = options.web_base_path or ""
 
     def guard() -> Response | None:
-        return _locked(password) or _foreign_origin()
+        return _locked(password) or _foreign_origin() or _foreign_host(options.web_host, password)
 
     def check_the_form() -> Response | None:
         if request.method != "POST" or request.path != f"{prefix}/swarm":
@@ -75,6 +75,8 @@ def extend(environment: Environment, conductor: Conductor) -> None:
     assert app is not None
     app.jinja_env.policies["json.dumps_kwargs"] = {"sort_keys": False}  # fields in the order of OPTIONS
     app.before_request(guard)
+    # Flask calls these in reverse order and one of them sets the CORS headers: ours must come last.
+    app.after_request_funcs.setdefault(None, []).insert(0, _only_our_own_pages)
     app.before_request(check_the_form)
     app.add_url_rule(f"{prefix}{REPORT_PATH}", view_func=load_report)
     links = web_ui.template_args.setdefault("extended_csv_files", [])
@@ -112,6 +114,8 @@ def form_error(environment: Environment, conductor: Conductor, form: dict[str, s
     state = environment.runner.state if environment.runner else ""
     if state in ("spawning", "running", "stopping"):
         return "A run is going on: stop it first, then start the next one."
+    if refusal := conductor.short_of_workers():
+        return refusal
     known = {option.name for option in OPTIONS}
     options = Namespace(**vars(environment.parsed_options))
     for name, text in form.items():
@@ -143,6 +147,23 @@ def _locked(password: str | None) -> Response | None:
         return None
     answer = make_response(("A password is needed.", 401))
     answer.headers["WWW-Authenticate"] = 'Basic realm="load test"'
+    return answer
+
+
+def _foreign_host(web_host: str, password: str | None) -> Response | None:
+    """On loopback and without a password, refuse a name that a page elsewhere may have pointed here."""
+    if password or web_host not in LOOPBACK or urlsplit(f"//{request.host}").hostname in LOOPBACK:
+        return None
+    return make_response((f"Open this at http://{LOOPBACK[0]}; {PASSWORD_VARIABLE} allows other names.", 403))
+
+
+def _only_our_own_pages(answer: Response) -> Response:
+    """Locust lets every site's pages read what it answers."""
+    for header in [name for name, _ in answer.headers.items() if name.lower().startswith("access-control-")]:
+        del answer.headers[header]
+    if request.path.endswith("/stats/requests") and b'"cleanup"' in answer.get_data():
+        # The page stops asking when it sees this passing state, and would show it for ever.
+        answer.set_data(answer.get_data().replace(b'"cleanup"', b'"running"'))
     return answer
 
 

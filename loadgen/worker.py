@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import gevent
 from gevent.event import Event
@@ -20,13 +21,13 @@ from locust.runners import WorkerRunner
 from client import clock
 from client.completion import Finished
 from loadgen import messages
-from loadgen.arrival import Arrival
 from loadgen.assignment import Assignment
 from loadgen.identity import identity
 from loadgen.plan import SlicePart, unpack
 from loadgen.recorder import RecordSender
-from loadgen.sender import Prompt, StreamSender
+from loadgen.sender import StreamSender
 from loadgen.shift import Shift
+from loadgen.speaker import Speaker, the_speaker
 from runlog.exit_codes import ExitCode
 from runlog.journal import journal_path
 
@@ -39,36 +40,26 @@ MASTER_SILENT_S = 6.0
 """A master that acknowledges nothing for this long is gone; nobody would see the load, so it ends."""
 
 
-class Speaker(Protocol):
-    """What says what is sent: a user of `loadgen.users`."""
-
-    @property
-    def extra_body(self) -> Mapping[str, object]: ...
-
-    def prompt(self, arrival: Arrival, run_id: str) -> Prompt: ...
-
-
 class LoadWorker:
     """Answers the master's messages and sends the load of one run at a time.
 
-    `make_speaker` makes what says the prompts; `on_finished` is called with every finished request, in this
-    process: Locust's table is fed from it.
+    `on_finished` is called with every finished request, in this process: Locust's table is fed from it.
     """
 
     def __init__(
         self,
         environment: Environment,
-        make_speaker: Callable[[], Speaker],
         on_finished: Callable[[Finished], None],
     ) -> None:
         assert environment.runner is not None
         self._environment = environment
         self._runner = environment.runner
-        self._make_speaker = make_speaker
+        self._identity = identity(environment.parsed_locustfiles or ())
         self._on_finished = on_finished
         self._shift: Shift | None = None
         self._idle = Event()
         self._idle.set()
+        self._interrupted = False
         for name, listener in {
             messages.CLOCK: self._read_clock,
             messages.ASSIGNMENT: self._take_assignment,
@@ -89,6 +80,14 @@ class LoadWorker:
         shift.stop("run_stopped")
         self._idle.wait(shift.assignment.drain_s + REPORT_LIMIT_S)
 
+    def interrupt(self) -> None:
+        """SIGINT: Ctrl-C reaches every process of a terminal, and the master tells us what to do. So while a
+        run goes on the first one is left to the master; otherwise the process ends.
+        """
+        if self._idle.is_set() or self._interrupted:
+            sys.exit(int(ExitCode.OK))
+        self._interrupted = True
+
     # --- the load --------------------------------------------------------------------------------
 
     def _work(self, shift: Shift) -> None:
@@ -97,20 +96,27 @@ class LoadWorker:
             note = shift.warm_up()
             self._send(messages.READY, run_id=shift.assignment.run_id, note=note)
             shift.run()
+        except Exception as error:
+            logger.exception("this worker's load failed")
+            shift.left = f"its load failed with {type(error).__name__}"
         finally:
             silence.kill()
-            self._hand_in(shift)
-            self._idle.set()
+            try:
+                self._hand_in(shift)
+            finally:
+                self._idle.set()
         if shift.left == "the master was lost":
             self._environment.process_exit_code = int(ExitCode.NOT_VALID)
             self._runner.quit()
 
     def _hand_in(self, shift: Shift) -> None:
         limit_s = 0.0 if shift.left == "the master was lost" else REPORT_LIMIT_S
-        if not shift.recorder.close(limit_s):
-            logger.error("the master has not taken the last records; see %s", shift.recorder.journal)
-        run_id = shift.assignment.run_id
-        self._send(messages.DONE, run_id=run_id, left=shift.left, **shift.own_error())
+        try:
+            if not shift.recorder.close(limit_s):
+                logger.error("the master has not taken the last records; see %s", shift.recorder.journal)
+        finally:
+            run_id = shift.assignment.run_id
+            self._send(messages.DONE, run_id=run_id, left=shift.left, **shift.own_error())
 
     def _watch_master(self, shift: Shift) -> None:
         while shift.recorder.silent_s < MASTER_SILENT_S:
@@ -126,7 +132,7 @@ class LoadWorker:
         busy = None if self._shift is None or self._idle.is_set() else self._shift.assignment.run_id
         number = msg.data["number"]
         self._send(
-            messages.CLOCK_READ, number=number, monotonic_ns=now_ns, busy_with=busy, identity=identity()
+            messages.CLOCK_READ, number=number, monotonic_ns=now_ns, busy_with=busy, identity=self._identity
         )
 
     def _take_assignment(self, environment: Environment, msg: Any, **_: object) -> None:
@@ -142,7 +148,8 @@ class LoadWorker:
 
     def _make_sender(self, assignment: Assignment, keep: Callable[[Finished], None]) -> StreamSender:
         sender = StreamSender(assignment, keep)
-        speaker = self._make_speaker()
+        users = [kind for kind in self._environment.user_classes if kind.__name__ == assignment.user_class]
+        speaker: Speaker = the_speaker(users)(self._environment)
         sender.prompt_of, sender.extra_body = speaker.prompt, speaker.extra_body
         return sender
 

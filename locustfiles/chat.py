@@ -3,7 +3,7 @@
 locust -f locustfiles/chat.py --headless --host http://127.0.0.1:8000 --model my-llm \\
     --shape pulse --rate 8 --arrivals poisson --seed 7 --run-time 100s --slo "ttft<1s,tpot<50ms"
 
-`locust -f locustfiles/chat.py --help` lists every option under "LLM load options".
+`python -m loadgen` explains every option.
 """
 
 from loadgen.users import ChatUser

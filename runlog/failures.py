@@ -58,6 +58,7 @@ _TABLE = (
     FailureClass("drain_limit", "run", "still in flight when the drain limit passed, cancelled by the run"),
     FailureClass("run_stopped", "run", "the run was stopped before this request was sent or had ended"),
     FailureClass("worker_lost", "client", "the worker that held this request was lost"),
+    FailureClass("record_lost", "client", "what became of this request never reached the run folder"),
     FailureClass("sent_too_late", "client", "the worker could not send it within the run"),
 )
 

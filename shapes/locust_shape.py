@@ -10,6 +10,7 @@ users in mid-request when the number falls, so for bursts that must be exact use
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 from locust import LoadTestShape
@@ -42,8 +43,11 @@ class PlannedShape(LoadTestShape):
         return users, float(max(users, 1))
 
     def shape(self) -> Shape:
-        """The rule of time behind the class, with its own `settings`."""
-        return SHAPES[self.shape_name or "uniform"].make(self.settings)
+        """The rule of time behind the class, with its own `settings` and Locust's --run-time if given."""
+        options = self.runner.environment.parsed_options if self.runner else None
+        run_time_s = getattr(options, "run_time", None)
+        settings = replace(self.settings, duration_s=float(run_time_s)) if run_time_s else self.settings
+        return SHAPES[self.shape_name or "uniform"].make(settings)
 
 
 class ChosenShape(PlannedShape):

@@ -130,10 +130,6 @@ class Schedule:
     def __len__(self) -> int:
         return len(self.at_s)
 
-    def slice_for(self, worker_index: int, workers: int) -> IntArray:
-        """The arrivals k that worker `worker_index` of `workers` fires: k mod workers = worker_index."""
-        return np.arange(worker_index, len(self), workers, dtype=np.int64)
-
     def to_csv_bytes(self) -> bytes:
         """schedule.csv: a header and a row per arrival; RFC 4180 (CRLF), UTF-8, times to the microsecond."""
         text = io.StringIO(newline="")

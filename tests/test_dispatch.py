@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import gevent
+import pytest
 from gevent.event import Event
 
 from client import clock
@@ -182,6 +183,37 @@ def test_what_outlasts_the_drain_limit_is_cancelled() -> None:
     assert sender.cancelled == 1
     assert sorted(sender.ended) == list(range(20))
     assert dispatcher.in_flight == 0
+
+
+@dataclass
+class FussySender(FakeSender):
+    """Cannot make one of the requests."""
+
+    bad: int = 2
+
+    def arm(self, arrival: Arrival) -> Body:
+        if arrival.index == self.bad:
+            raise ValueError("a prompt of the user's own")
+        return super().arm(arrival)
+
+
+def test_a_request_that_cannot_be_made_costs_no_other_its_record() -> None:
+    sender = FussySender(answer_s=0.3)
+    dispatcher, _ = started(sender, 1.0)
+    dispatcher.add([arrival(k, 0.05 * k) for k in range(5)], last=True)
+    with pytest.raises(ValueError, match="of the user's own"):
+        dispatcher.run()
+    assert sorted(sender.ended) == [0, 1]
+    assert sender.unsent == [(2, "client_error"), (3, "client_error"), (4, "client_error")]
+
+
+def test_what_comes_after_the_end_is_told_as_not_sent() -> None:
+    sender = FakeSender()
+    dispatcher, _ = started(sender, 0.1)
+    dispatcher.add([arrival(0, 0.0)], last=True)
+    dispatcher.run()
+    dispatcher.add([arrival(1, 0.05)], last=True)
+    assert sender.unsent == [(1, "sent_too_late")]
 
 
 def test_what_cannot_be_sent_within_the_run_is_accounted_for() -> None:

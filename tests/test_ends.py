@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -233,6 +234,32 @@ def test_a_run_that_mostly_fails_is_stopped(tmp_path: Path) -> None:
         assert run.end() == ExitCode.SAFETY_VALVE
         records = accounted(run.run_folder)
         assert Counter(record.outcome for record in records)["rejected"] >= 10
+
+
+def test_when_every_worker_is_lost_the_run_is_not_called_interrupted(server: str, tmp_path: Path) -> None:
+    with distributed(tmp_path, server, 30, "--run-name", "all lost") as run:
+        run.wait_for(r"all lost  5/30 s")
+        for worker in run.workers:
+            worker.kill()
+        assert run.end() == ExitCode.NOT_VALID
+        assert run.run_folder.name.endswith("-all-lost")
+        accounted(run.run_folder)
+        info = read_run_info(run.run_folder)
+        assert info.name == "all lost"
+        assert info.stop_reason in (None, "all workers were lost")
+        assert summary_of(run.run_folder)["verdict"] == "DEGRADED"
+
+
+def test_a_stop_while_the_first_request_hangs_ends_it_at_once(tmp_path: Path) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        distributed(tmp_path, f"http://127.0.0.1:{silent.getsockname()[1]}", 30, workers=1) as run,
+    ):
+        run.wait_for("Shape test starting")
+        time.sleep(1)
+        run.master.send_signal(signal.SIGTERM)
+        assert run.end(30) == ExitCode.INTERRUPTED
+        assert not (tmp_path / "runs").exists()
 
 
 def test_too_few_workers_end_it_before_any_load(server: str, tmp_path: Path) -> None:

@@ -117,6 +117,8 @@ def test_run_time_is_the_duration() -> None:
         ({"no_stream": "maybe"}, "--no-stream 'maybe' is unknown; choose one of false, true"),
         ({"stop_at_failure_ratio": "1.5"}, "--stop-at-failure-ratio: '1.5' must be above 0 and at most 1"),
         ({"probes": "often"}, "--probes: 'often' is not a rate of probes"),
+        ({"seed": "9" * 19}, "is too large"),
+        ({"duration": "0s"}, "--duration: '0s' must be above 0"),
         ({"seed": "-1"}, "--seed: '-1' is not a whole number"),
         ({"input_tokens": "many"}, "token length 'many' cannot be read"),
     ],
@@ -147,6 +149,29 @@ def test_every_option_is_declared_once_and_explains_itself() -> None:
     assert len(set(flags)) == len(flags)
     assert all(len(option.help) > 15 for option in OPTIONS)
     assert len({option.env_var for option in OPTIONS}) == len(flags)
+
+
+@pytest.mark.parametrize(
+    ("name", "slug"),
+    [
+        ("my run", "my-run"),
+        ("a/../../b", "a-..-..-b"),
+        ("压测", "pulse"),
+        ("x" * 200, "x" * 60),
+        ("", "pulse"),
+    ],
+)
+def test_a_run_may_have_any_name_and_its_folder_a_plain_one(name: str, slug: str) -> None:
+    settings = read_settings(parsed(run_name=name, shape="pulse"), HOST)
+    assert (settings.run_name, settings.slug) == (name or "pulse", slug)
+
+
+def test_a_key_in_the_query_of_the_address_is_not_told() -> None:
+    host = "http://127.0.0.1:8000/v1?api-key=SECRET&v=2"
+    options = parsed()
+    drawn = make_plan(read_settings(options, host), "run", {}, ["locust", "--host", host])
+    assert drawn.settings.target == host
+    assert drawn.info.target == drawn.info.command[2] == "http://127.0.0.1:8000/v1?api-key=…&v=…"
 
 
 def test_slo_none_means_no_slo() -> None:

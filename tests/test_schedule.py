@@ -231,15 +231,6 @@ def test_columns_must_be_equally_long() -> None:
         Schedule(np.zeros(2), one, ["chat"], [None], [None], one, one, one)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 4, 7, 1_000])
-def test_the_slices_of_all_workers_make_the_whole(workers: int) -> None:
-    plan = schedule()
-    slices = [plan.slice_for(index, workers) for index in range(workers)]
-    assert sorted(k for part in slices for k in part.tolist()) == list(range(len(plan)))
-    assert all(np.all(part % workers == index) for index, part in enumerate(slices))
-    assert max(map(len, slices)) - min(map(len, slices)) <= 1
-
-
 def test_each_thing_has_its_own_stream() -> None:
     """Other prompts leave times, answers and seeds alone; other arrivals leave the first draws alone."""
     shape = default("pulse")

@@ -166,6 +166,20 @@ def test_the_key_never_reaches_the_page_and_other_sites_are_refused(server: str,
         form = b"host=http://127.0.0.1:9&rate=1"
         assert get(f"{address}/swarm", origin="http://elsewhere.example", data=form)[0] == 403
         assert get(f"{address}/swarm", origin=address, data=form)[0] == 200
+        renamed = urllib.request.Request(address, headers={"Host": "elsewhere.example"})
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            urllib.request.urlopen(renamed, timeout=30)
+        asked = urllib.request.Request(address, headers={"Origin": "http://elsewhere.example"})
+        with urllib.request.urlopen(asked, timeout=30) as answer:
+            assert not [name for name in answer.headers if name.lower().startswith("access-control-")]
+
+
+def test_without_workers_the_form_says_so(server: str, tmp_path: Path) -> None:
+    master = ["--master", "--master-bind-host", "127.0.0.1", "--master-bind-port", str(free_port())]
+    with web_ui(tmp_path, server, *master) as address:
+        told = json.loads(get(f"{address}/swarm", data=b"rate=1")[1])
+        assert told["success"] is False
+        assert "0 of 1 expected workers are connected" in told["message"]
 
 
 def test_beyond_loopback_it_asks_for_a_password(server: str, tmp_path: Path) -> None:
