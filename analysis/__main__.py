@@ -14,7 +14,7 @@ from analysis.load import load_run
 from analysis.locust_files import LocustCsvError
 from analysis.slo import SloError
 from analysis.summary import summarize, write_summary
-from analysis.table import check_lines, side_by_side
+from analysis.table import check_lines, side_by_side, slo_lines
 from runlog.exit_codes import MEANING, ExitCode, first_of
 from runlog.folder import RunFolderError
 
@@ -67,6 +67,8 @@ def _report(folder: Path, slo: str | None) -> None:
     print(f"summary  {write_summary(run, summary)}")
     print(f"report   {write_report(run, summary)}")
     print(_verdict_line(summary))
+    if summary["slo"] and summary["slo"]["gates"]:
+        print("\n".join(line[2:] for line in slo_lines(summary["slo"])))
 
 
 def recover(options: argparse.Namespace) -> ExitCode:

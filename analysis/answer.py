@@ -15,6 +15,7 @@ from analysis.load import Run
 from analysis.numbers import UNKNOWN, count, known, percent, plain, seconds
 from analysis.page import Html, element, join
 from analysis.phased import lead_metric, ttft_by_phase
+from analysis.recovery import HOLD_S
 from analysis.wording import OUTCOME, TEXT
 
 VERDICT_CLASS = {"VALID": "good", "DEGRADED": "warn", "INVALID": "bad"}
@@ -147,6 +148,9 @@ def _effect(summary: Mapping[str, Any]) -> str:
     else:
         raised = TEXT["raised"].format(base=seconds(base), peak=seconds(peak))
     tail = _recovered(recovery)
+    short = [burst for burst in bursts if burst["watched_too_short"]]
+    if short:
+        tail = TEXT["watched_too_short"].format(tail=tail, **watched(summary, short[-1]))
     if recovery["median_s"] is not None:
         words = TEXT["drained" if recovery["methods"] == ["drain"] else "hurt"]
         return words.format(raised=raised, time=seconds(recovery["median_s"]), tail=tail)
@@ -161,6 +165,17 @@ def least_median_s(bursts: Sequence[Mapping[str, Any]]) -> float:
     return float(np.median([burst["at_least_s"] or 0.0 for burst in bursts]))
 
 
+def watched(summary: Mapping[str, Any], burst: Mapping[str, Any]) -> dict[str, str]:
+    """For how long a burst's aftermath was watched, what a recovery needs, and what would help."""
+    last = burst["index"] == len(summary["bursts"]) - 1
+    return {
+        "number": str(burst["index"] + 1),
+        "observed": seconds(burst["observed_s"]),
+        "hold": seconds(HOLD_S),
+        "advice": TEXT["longer_run" if last else "longer_pauses"],
+    }
+
+
 def _recovered(recovery: Mapping[str, Any]) -> str:
     words = TEXT["drained_of" if recovery["methods"] == ["drain"] else "recovered_of"]
     return words.format(recovered=recovery["n"] - recovery["censored"], all=recovery["n"])
@@ -173,15 +188,10 @@ def _errors(summary: Mapping[str, Any]) -> str:
 
 def _slo_badge(summary: Mapping[str, Any]) -> list[Html]:
     slo = summary["slo"]
-    if slo is None or slo["met"] is None:
+    if slo is None or not slo["gates"]:
         return []
-    return [
-        element(
-            "span",
-            TEXT["slo_met" if slo["met"] else "slo_missed"],
-            class_=f"badge {'good' if slo['met'] else 'bad'}",
-        )
-    ]
+    text = {True: "slo_met", False: "slo_missed", None: "slo_unjudged"}[slo["met"]]
+    return [element("span", TEXT[text], class_=f"badge {'good' if slo['met'] else 'bad'}")]
 
 
 def _aside(summary: Mapping[str, Any]) -> list[Html]:
@@ -189,6 +199,8 @@ def _aside(summary: Mapping[str, Any]) -> list[Html]:
     slo = summary["slo"]
     if slo is None:
         return []
+    if slo["gates"] and slo["met"] is None:
+        return [element("p", TEXT["unjudged"].format(why=slo["unjudged"]), class_="aside")]
     parts = []
     if slo["share"] is not None and known(slo["attainment"]["whole"]["ratio"]) is not None:
         parts.append(
@@ -231,10 +243,21 @@ def _attainment(summary: Mapping[str, Any]) -> tuple[str, str, str]:
     whole, burst, quiet = (slo["attainment"][key] for key in ("whole", "burst", "quiet"))
     note = TEXT["tile_slo_interval"].format(low=percent(whole["low"]), high=percent(whole["high"]))
     if not whole["decided"]:
-        note = TEXT["tile_none_decided"]
+        unmeasured = whole["unmeasured"]
+        note = (
+            TEXT["tile_slo_unjudged"].format(why=slo["unjudged"]) if unmeasured else TEXT["tile_none_decided"]
+        )
     elif burst["decided"] and quiet["decided"]:
         note = TEXT["tile_slo_phases"].format(burst=percent(burst["ratio"]), quiet=percent(quiet["ratio"]))
+        note += _most_missed(slo)
     return TEXT["tile_slo"], percent(whole["ratio"]), note
+
+
+def _most_missed(slo: Mapping[str, Any]) -> str:
+    """The one limit of several that was missed most in bursts; empty when none stands out."""
+    missed = [(row["burst"]["decided"] - row["burst"]["met"], row["text"]) for row in slo["limits"]]
+    (most, limit), *others = sorted(missed, reverse=True)
+    return TEXT["tile_slo_limit"].format(limit=limit) if others and most > others[0][0] else ""
 
 
 def _ttft(run: Run, summary: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -276,7 +299,7 @@ def _recovery_or_tpot(summary: Mapping[str, Any]) -> tuple[str, str, str]:
 def _throughput(summary: Mapping[str, Any]) -> tuple[str, str, str]:
     done = summary["throughput"]
     notes = [TEXT["tile_tokens"].format(tokens=plain(done["output_tokens_per_s"]))]
-    if summary["slo"] is not None and summary["slo"]["limits"]:
+    if summary["slo"] is not None and summary["slo"]["limits"] and summary["slo"]["goodput_rps"] is not None:
         notes.insert(0, TEXT["tile_goodput"].format(goodput=plain(summary["slo"]["goodput_rps"])))
     return (
         TEXT["tile_throughput"],

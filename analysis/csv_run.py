@@ -40,6 +40,7 @@ def load_csv_run(
     "unreadable."""
     csv = read_locust_csv(prefix)
     notices, partial = list(csv.notices), list(csv.partial)
+    agree = False
     rows, aggregated = csv.rows, csv.aggregated
     path = csv.files.get("history")
     first: History | None = None
@@ -62,13 +63,17 @@ def load_csv_run(
         notices += [line for line in history.notices if line not in notices]
         total = aggregated.requests if aggregated is not None else sum(row.requests for row in rows)
         seen = history.lives[-1].requests
+        agree = csv.aggregated is not None and seen == total and not partial
         if seen < total:
             partial.append(
                 f"The history ends at {seen} of {total} events: Locust writes it each 5 to 10 s and not at "
                 f"its end."
             )
     if _is_recent(csv, history, now_s()):
-        partial.append("The last figures are moments old: the run may still be going on.")
+        if agree:
+            notices.append("The last figures are moments old; the files agree, as those of an ended run do.")
+        else:
+            partial.append("The last figures are moments old: the run may still be going on.")
     return CsvRun(
         csv,
         tuple(requests),

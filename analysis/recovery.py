@@ -18,7 +18,8 @@ its own requests.
 By arrival, because a burst's slow requests complete long after it: indexed by completion the same burst looks
 harmless at first and recovers tens of seconds late. Absolute, because 1.5 times a baseline of 20 ms is noise.
 
-Baseline: the median TTFT of quiet requests (outside bursts and recoveries), the run's first seconds dropped.
+Baseline: the median TTFT of quiet requests (outside bursts and recoveries), the run's first 5 s dropped
+(before the first burst: half of the time before it, where that is less).
 That is circular, so it starts from the requests before the first burst (too few: from the lower quartile of
 the windows outside bursts) and is repeated with the recoveries found until it no longer changes.
 """
@@ -38,7 +39,7 @@ from analysis.waits import WINDOW_S, Waits, after_burst, median_s, outside, wait
 
 HOLD_S = 10.0
 DROP_FIRST_S = 5.0
-LEAST_QUIET = 5
+LEAST_QUIET = 3
 TOLERANCE_S = 0.2
 TOLERANCE_RATIO = 1.5
 _MOST_ROUNDS = 10
@@ -76,6 +77,12 @@ class Recovery:
         return self.recovery_s is None
 
     @property
+    def watched_too_short(self) -> bool:
+        """True when it is censored because the calm that a recovery needs had hardly room to be seen."""
+        short = self.observed_s < WINDOW_S + HOLD_S - SAME_MOMENT_S
+        return self.censored and self.method != "drain" and short
+
+    @property
     def affected_until_s(self) -> float:
         """The moment until which requests count as recovering from this burst."""
         return self.end_s + (self.observed_s if self.recovery_s is None else self.recovery_s)
@@ -105,7 +112,7 @@ def recoveries(
     found = _judge(case, base_s)
     for _ in range(_MOST_ROUNDS):
         phase = label_phases(seen.at_s, bursts, [row.affected_until_s for row in found])
-        quiet = seen.ttft_s[(phase == "quiet") & (seen.at_s >= DROP_FIRST_S)]
+        quiet = seen.ttft_s[(phase == "quiet") & _settled(seen.at_s, bursts)]
         before, base_s = base_s, median_s(quiet) if len(quiet) >= LEAST_QUIET else None
         found = _judge(case, base_s)
         if base_s == before:
@@ -229,7 +236,7 @@ def _drained(burst: Recovery, during: Waits) -> Recovery:
 def _first_baseline(waits: Waits, bursts: Sequence[Window], window_s: float) -> float | None:
     if not bursts:
         return None
-    lead = (waits.at_s >= DROP_FIRST_S) & (waits.at_s < bursts[0][0] - SAME_MOMENT_S)
+    lead = _settled(waits.at_s, bursts) & (waits.at_s < bursts[0][0] - SAME_MOMENT_S)
     if int(lead.sum()) >= LEAST_QUIET:
         return median_s(waits.ttft_s[lead])
     edges = [DROP_FIRST_S] + [edge for window in bursts for edge in window] + [window_s]
@@ -241,6 +248,12 @@ def _first_baseline(waits: Waits, bursts: Sequence[Window], window_s: float) -> 
     )
     medians = medians[np.isfinite(medians)]
     return float(np.quantile(medians, 0.25)) if len(medians) else None
+
+
+def _settled(at_s: np.ndarray, bursts: Sequence[Window]) -> np.ndarray:
+    """Which moments are late enough in the run to take a baseline from."""
+    first_s = bursts[0][0] if bursts else 0.0
+    return (at_s >= DROP_FIRST_S) | ((at_s >= first_s / 2) & (at_s < first_s - SAME_MOMENT_S))
 
 
 def median_recovery_s(rows: Sequence[Recovery]) -> float | None:

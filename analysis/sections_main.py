@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.answer import quantile_text, recovery_text
+from analysis.answer import quantile_text, recovery_text, watched
 from analysis.charts import MOST_ALIGNED, bursts_aligned, distribution
 from analysis.load import Run
 from analysis.metrics import BY_KEY
@@ -83,7 +83,7 @@ def _recovery_words(summary: Mapping[str, Any]) -> Html:
 def _burst_table(summary: Mapping[str, Any]) -> Html:
     """The first bursts at once, the others behind a click."""
     closed = summary["load"] == "closed"
-    rows = [_burst_row(burst, closed) for burst in summary["bursts"]]
+    rows = [_burst_row(summary, burst, closed) for burst in summary["bursts"]]
     first, others = rows[:FIRST_BURST_ROWS], rows[FIRST_BURST_ROWS:MOST_BURST_ROWS]
     head = TEXT["bursts_head"].split("|") + [TEXT["bursts_users_head"]] * closed
     numeric = range(2, len(head))
@@ -95,7 +95,7 @@ def _burst_table(summary: Mapping[str, Any]) -> Html:
     return join([shown, element("details", element("summary", caption), more)])
 
 
-def _burst_row(burst: Mapping[str, Any], closed: bool) -> tuple[object, ...]:
+def _burst_row(summary: Mapping[str, Any], burst: Mapping[str, Any], closed: bool) -> tuple[object, ...]:
     """`closed` adds what was in flight of the users wanted, on average."""
     when = TEXT["moment" if burst["start_s"] == burst["end_s"] else "span"]
     seen = burst["in_flight"]
@@ -106,17 +106,16 @@ def _burst_row(burst: Mapping[str, Any], closed: bool) -> tuple[object, ...]:
         count(burst["requests"]),
         TEXT["mostly_failed"] if burst["peak_failed"] else seconds(burst["peak_ttft_s"]),
         seconds(burst["overshoot_s"]),
-        _recovery_cell(burst),
+        _recovery_cell(summary, burst),
         _met(burst["attainment"]),
         *([users] if closed else []),
     )
 
 
-def _recovery_cell(burst: Mapping[str, Any]) -> Html:
+def _recovery_cell(summary: Mapping[str, Any], burst: Mapping[str, Any]) -> Html:
     if burst["recovery_s"] is None:
-        return noted(
-            recovery_text(burst), TEXT["censored_note"].format(observed=seconds(burst["observed_s"]))
-        )
+        note = TEXT["too_short_note" if burst["watched_too_short"] else "censored_note"]
+        return noted(recovery_text(burst), note.format(**watched(summary, burst)))
     return noted(recovery_text(burst), TEXT["drain_note"] if burst["method"] == "drain" else "")
 
 

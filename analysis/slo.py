@@ -6,7 +6,10 @@
 
 Attainment = met / decided (metrics.decided). Requests that the run cut off are left out unless they had
 already missed a limit. On the limit is met. A request without a TPOT (one token) is judged on the other
-limits.
+limits. What was not measured is never met: such a request is left out likewise, and of a run that measured a
+limit for no success nothing is decided. What is left out so can decide a gate: it holds only when it would
+hold had all of them missed, and is missed only when it would be had all of them met; in between it cannot be
+judged.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.metrics import METRICS, Metric, adjusted_values_of, decided, exact_quantile
+from analysis.unmeasured import never_measured, unmeasured
 
 SLO_METRICS: dict[str, Metric] = {
     metric.key.removesuffix("_s"): metric
@@ -78,15 +82,24 @@ class Slo:
 class Attainment:
     """How many of the decided requests met the SLO, with the Wilson 95 % interval of the ratio.
 
+    `unmeasured` of those left out ended by themselves and lack what a limit is about.
     The interval takes requests as independent; requests of one burst are alike, so the truth is wider.
     """
 
     met: int
     decided: int
     left_out: int
+    unmeasured: int
     ratio: float | None
     low: float | None
     high: float | None
+
+    def holds(self, share: float) -> bool | None:
+        """Whether at least `share` (0-1) met it; None when that hangs on what was not measured."""
+        total = self.decided + self.unmeasured
+        if total and self.met / total >= share:
+            return True
+        return False if total and (self.met + self.unmeasured) / total < share else None
 
 
 @dataclass(frozen=True)
@@ -154,29 +167,37 @@ def _number(text: str, part: str, digits: str) -> float:
 
 @dataclass(frozen=True)
 class Judged:
-    """Per request (aligned with the frame that was judged): decided, and met (False where not decided)."""
+    """Per request (aligned with the frame that was judged): decided, met (False where not decided), and
+    unmeasured (ended by itself, not decided)."""
 
     decided: pd.Series[bool]
     met: pd.Series[bool]
+    unmeasured: pd.Series[bool]
 
 
 def judge(requests: pd.DataFrame, limits: tuple[Limit, ...]) -> Judged:
     """Judge each request against all `limits` jointly."""
     own_end = decided(requests)
     cut_off = ~own_end & (requests["outcome"] == "cancelled")
-    missed = pd.Series(False, index=requests.index)
+    missed, lacking = pd.Series(False, index=requests.index), pd.Series(False, index=requests.index)
     for limit in limits:
         value = _time_or_age(requests, limit.metric, cut_off)
         missed |= (value > limit.limit_s).to_numpy()
-    is_decided = own_end | (cut_off & missed)
-    return Judged(is_decided, is_decided & (requests["outcome"] == "succeeded") & ~missed)
+        lacking |= unmeasured(requests, limit.metric)
+    if any(never_measured(requests, limit.metric) for limit in limits):
+        nothing = pd.Series(False, index=requests.index)
+        return Judged(nothing, nothing, own_end)
+    lacking &= ~missed
+    is_decided = (own_end & ~lacking) | (cut_off & missed)
+    return Judged(is_decided, is_decided & (requests["outcome"] == "succeeded") & ~missed, lacking)
 
 
 def _time_or_age(requests: pd.DataFrame, metric: Metric, cut_off: pd.Series[bool]) -> pd.Series[float]:
     """The metric, or the request's whole time where the moment it waits for was not seen.
 
     For a success that is the latest moment at which it can have come; for a request that the run cut off it
-    is the age that it had reached. A cut-off request has no final rate or gap, so those are unknown.
+    is the age that it had reached. A cut-off request has no final rate or gap, so those are unknown, as is
+    what was not measured.
     """
     value = requests[metric.column].astype(float)
     if metric.since is None:
@@ -184,7 +205,7 @@ def _time_or_age(requests: pd.DataFrame, metric: Metric, cut_off: pd.Series[bool
     age = requests["ended_at_s"] - requests[metric.since]
     if metric.column.startswith("e2e"):
         value = value.mask(cut_off)
-    return value.fillna(age)
+    return value.fillna(age).mask(unmeasured(requests, metric))
 
 
 def attainment(judged: Judged, among: pd.Series[bool] | None = None) -> Attainment:
@@ -192,17 +213,26 @@ def attainment(judged: Judged, among: pd.Series[bool] | None = None) -> Attainme
     selected = judged.decided if among is None else judged.decided & among
     total = len(judged.decided) if among is None else int(among.sum())
     n, met = int(selected.sum()), int((judged.met & selected).sum())
+    lacking = int((judged.unmeasured if among is None else judged.unmeasured & among).sum())
     low, high = wilson_interval(met, n)
-    return Attainment(met, n, total - n, met / n if n else None, low, high)
+    return Attainment(met, n, total - n, lacking, met / n if n else None, low, high)
 
 
 def percentile_result(requests: pd.DataFrame, limit: Limit) -> PercentileResult:
-    """Judge a percentile limit on the failure-adjusted values; `met` is None without any decided request."""
+    """Judge a percentile limit on the failure-adjusted values; `met` is None without any decided request, or
+    when it hangs on what was not measured."""
     assert limit.quantile is not None
+    if never_measured(requests, limit.metric):
+        return PercentileResult(limit, None, 0, None)
     values = adjusted_values_of(requests, limit.metric)
     ordered = np.sort(values[~np.isnan(values)])
     value = exact_quantile(ordered, limit.quantile)
-    met = None if math.isnan(value) else value <= limit.limit_s
+    lacking = int(unmeasured(requests, limit.metric).sum())
+    best, worst = (
+        exact_quantile(np.sort(np.append(ordered, np.full(lacking, bound))), limit.quantile)
+        for bound in (0.0, math.inf)
+    )
+    met = True if worst <= limit.limit_s else False if best > limit.limit_s else None
     return PercentileResult(limit, value if math.isfinite(value) else None, len(ordered), met)
 
 

@@ -24,6 +24,7 @@ from analysis.metrics import METRICS, Distribution, adjusted_values_of, distribu
 from analysis.phases import PHASES, Window, burst_windows, inside, label_phases
 from analysis.recovery import Recoveries, median_recovery_s, recoveries
 from analysis.slo import Attainment, Judged, Slo, SloError, attainment, judge, parse_slo, percentile_result
+from analysis.unmeasured import why_unmeasured
 from analysis.users import Occupancy
 from analysis.validity import CheckResult, run_checks, verdict, warnings
 from runlog.exit_codes import ExitCode, first_of
@@ -85,6 +86,7 @@ def summarize(run: Run, slo_text: str | None = None) -> dict[str, Any]:
                 {
                     **asdict(row),
                     "censored": row.censored,
+                    "watched_too_short": row.watched_too_short,
                     "attainment": _attainment_in(load, joint, (row.start_s, row.end_s)),
                     "in_flight": occupancy.reached_in_burst((row.start_s, row.end_s)),
                 }
@@ -141,7 +143,7 @@ def _exit_code(run: Run, outcome: str, judged: Mapping[str, Any] | None) -> Exit
     codes = [code for why, code in STOPPED_BY.items() if (run.info.stop_reason or "").startswith(why)]
     if outcome != "VALID":
         codes.append(ExitCode.NOT_VALID)
-    if judged is not None and judged["met"] is False:
+    if judged is not None and judged["gates"] and judged["met"] is not True:
         codes.append(ExitCode.SLO_MISSED)
     return first_of(codes)
 
@@ -169,31 +171,37 @@ def _flat(row: Distribution) -> dict[str, Any]:
 
 
 def _slo(run: Run, slo: Slo, joint: Judged, phase: np.ndarray, bursts: Sequence[Window]) -> dict[str, Any]:
-    """Attainment whole and by phase, goodput, and each limit by itself; `met` is None when nothing gates."""
+    """Attainment whole and by phase, goodput, and each limit by itself; `met` is None when nothing gates or a
+    gate cannot be judged."""
     load, window_s = run.load, run.window_s
     index = load.index
     by_phase = {name: pd.Series(phase == name, index=index) for name in PHASES}
     whole = attainment(joint)
+    alone = [(limit, judge(load, (limit,))) for limit in slo.per_request]
     limits: list[dict[str, Any]] = [
         {
             "text": limit.text,
             "metric": limit.metric.key,
             "limit_s": limit.limit_s,
-            **asdict(attainment(judge(load, (limit,)))),
+            **asdict(attainment(judged)),
+            "burst": attainment(judged, by_phase["burst"]),
         }
-        for limit in slo.per_request
+        for limit, judged in alone
     ]
     percentiles = [percentile_result(load, limit) for limit in slo.percentiles]
     gates = [row.met for row in percentiles]
     if slo.share is not None:
-        gates.append(None if whole.ratio is None else whole.ratio >= slo.share)
+        gates.append(whole.holds(slo.share))
+    met = False if False in gates else True if gates and None not in gates else None
     burst_s = sum(end_s - start_s for start_s, end_s in bursts)
     met_in_bursts = attainment(joint, by_phase["burst"]).met
+    told = bool(whole.decided or not whole.unmeasured)
     return {
         "text": slo.text,
         "share": slo.share,
         "gates": slo.gates,
-        "met": None if not gates or None in gates else all(gates),
+        "met": met,
+        "unjudged": _unjudged(load, slo, whole) if (slo.gates and met is None) or not whole.decided else None,
         "limits": limits,
         "percentiles": [
             {
@@ -211,9 +219,15 @@ def _slo(run: Run, slo: Slo, joint: Judged, phase: np.ndarray, bursts: Sequence[
             "whole": whole,
             **{name: attainment(joint, among) for name, among in by_phase.items()},
         },
-        "goodput_rps": whole.met / window_s if window_s > 0 else None,
-        "goodput_in_bursts_rps": met_in_bursts / burst_s if burst_s > 0 else None,
+        "goodput_rps": whole.met / window_s if told and window_s > 0 else None,
+        "goodput_in_bursts_rps": met_in_bursts / burst_s if told and burst_s > 0 else None,
     }
+
+
+def _unjudged(load: pd.DataFrame, slo: Slo, whole: Attainment) -> str:
+    limited = [limit.metric for limit in slo.per_request + slo.percentiles]
+    nothing = "no request was decided" if not whole.decided else "no request has what it limits"
+    return why_unmeasured(load, limited) or nothing
 
 
 def _attainment_in(load: pd.DataFrame, joint: Judged | None, window: Window) -> Attainment | None:

@@ -1,12 +1,13 @@
 """Summaries as text: a table with the runs side by side, and the list of checks with the SLO beneath.
 
-ROWS is the table: a label and what to show of a summary; LEVEL_COLUMNS is that of a run in steps, a row a
-level. Unknown is "n/a"; a percentile with too few values behind it is "n too small"; one that falls on a
-failure is "not met".
+ROWS is the table beneath the runs' names: a label and what to show of a summary; LEVEL_COLUMNS is that of a
+run in steps, a row a level. Unknown is "n/a"; a percentile with too few values behind it is "n too small";
+one that falls on a failure is "not met".
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,23 +16,27 @@ from analysis.numbers import UNKNOWN, percent, plain, seconds
 
 WIDTH = 110
 MOST_BURST_ROWS = 12
+NO_SUCH_BURST = "-"
 Summary = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table: what it shows of one summary. An empty line goes before one that `opens_block`."""
+    """A line of the table: what it shows of one summary. An empty line goes before one that `opens_block`;
+    one `of_bursts` is left out where no run has any."""
 
     label: str
     show: Callable[[Summary], str]
     opens_block: bool = False
+    of_bursts: bool = False
 
 
 def side_by_side(summaries: Sequence[Summary]) -> str:
     """The table of one or several runs, at most 110 columns wide; runs that do not fit follow below, and
     after them the levels of each run in steps."""
     blocks, taken = [], 0
-    lines = table_rows(summaries)
+    name = _names(summaries)
+    lines = [Row("run", name), *table_rows(summaries)]
     label_width = max(len(row.label) for row in lines)
     while taken < len(summaries):
         columns = [_column(summaries[taken], lines)]
@@ -42,7 +47,7 @@ def side_by_side(summaries: Sequence[Summary]) -> str:
             columns = wider
         blocks.append(_block(lines, columns, label_width))
         taken += len(columns)
-    blocks += [level_table(summary) for summary in summaries if summary["levels"]]
+    blocks += [level_table(summary, name(summary)) for summary in summaries if summary["levels"]]
     return "\n\n".join(blocks)
 
 
@@ -54,6 +59,8 @@ def _block(rows: Sequence[Row], columns: Sequence[Sequence[str]], label_width: i
     widths = [max(map(len, column)) for column in columns]
     text: list[str] = []
     for number, row in enumerate(rows):
+        if all(column[number] == NO_SUCH_BURST for column in columns):
+            continue
         if row.opens_block and text:
             text.append("")
         cells = "".join(f"  {column[number]:>{width}}" for column, width in zip(columns, widths, strict=True))
@@ -66,18 +73,29 @@ def table_rows(summaries: Sequence[Summary]) -> list[Row]:
     most = max((len(summary["bursts"]) for summary in summaries), default=0)
     bursts = [_burst_row(index) for index in range(most)] if most <= MOST_BURST_ROWS else []
     place = next(index for index, row in enumerate(ROWS) if row.label.startswith("recovery")) + 1
-    return [*ROWS[:place], *bursts, *ROWS[place:]]
+    return [row for row in (*ROWS[:place], *bursts, *ROWS[place:]) if most or not row.of_bursts]
 
 
-def level_table(summary: Summary) -> str:
-    """The levels of a run in steps, a row each, under the run's name."""
+def _names(summaries: Sequence[Summary]) -> Callable[[Summary], str]:
+    """What to call each run: its name, or its id where it has none or others bear the same."""
+    borne = Counter(summary["name"] for summary in summaries)
+
+    def name(summary: Summary) -> str:
+        own = summary["name"] if borne[summary["name"]] == 1 else ""
+        return _short(own or summary["run_id"])
+
+    return name
+
+
+def level_table(summary: Summary, name: str) -> str:
+    """The levels of a run in steps, a row each, under `name`."""
     rows = [
         tuple(LEVEL_COLUMNS),
         *(tuple(show(row) for show in LEVEL_COLUMNS.values()) for row in summary["levels"]),
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     unit = "users" if summary["load"] == "closed" else "req/s"
-    lines = [f"levels in {unit}: {_short(summary['name'] or summary['run_id'])}"]
+    lines = [f"levels in {unit}: {name}"]
     lines += ["  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows]
     return "\n".join(lines)
 
@@ -90,7 +108,7 @@ def check_lines(summary: Summary) -> str:
         if check["advice"]:
             lines.append(f"  {'':<8} -> {check['advice']}")
     lines += [f"  note     {notice}" for notice in summary["notices"]]
-    return "\n".join([*lines, *_slo_lines(summary["slo"])])
+    return "\n".join([*lines, *slo_lines(summary["slo"])])
 
 
 def _mark(check: Mapping[str, Any]) -> str:
@@ -99,11 +117,14 @@ def _mark(check: Mapping[str, Any]) -> str:
     return "ok" if check["passed"] else {"warn": "WARNING"}.get(check["severity"], "FAILED")
 
 
-def _slo_lines(slo: Summary | None) -> list[str]:
+def slo_lines(slo: Summary | None) -> list[str]:
+    """The SLO and whether it was met, why it cannot be judged, and each limit."""
     if slo is None:
         return ["  SLO      none given (--slo)"]
     says = {True: "met", False: "MISSED", None: "reported only" if not slo["gates"] else "cannot be judged"}
     lines = [f"  SLO      {slo['text']}: {says[slo['met']]}"]
+    if slo["unjudged"]:
+        lines.append(f"  {'':<8} -> {slo['unjudged']}")
     lines += [f"  {'':<8} {limit['text']}: {_of_decided(limit)}" for limit in slo["limits"]]
     if len(slo["limits"]) > 1:
         lines.append(f"  {'':<8} all limits together: {_of_decided(slo['attainment']['whole'])}")
@@ -138,7 +159,9 @@ def recovery_text(burst: Mapping[str, Any]) -> str:
     if burst["recovery_s"] is not None:
         return f"{'drained in ' if drain else ''}{seconds(burst['recovery_s'])}"
     if burst["at_least_s"] is not None:
-        return f"≥ {seconds(burst['at_least_s'])} (censored)"
+        short = burst["watched_too_short"]
+        why = f"watched {seconds(burst['observed_s'])} only" if short else "censored"
+        return f"≥ {seconds(burst['at_least_s'])} ({why})"
     return UNKNOWN
 
 
@@ -157,7 +180,7 @@ def _lead(summary: Summary) -> str:
 def _burst_row(index: int) -> Row:
     def show(summary: Summary) -> str:
         if index >= len(summary["bursts"]):
-            return "-"
+            return NO_SUCH_BURST
         burst = summary["bursts"][index]
         return f"{recovery_text(burst)}, at {burst['start_s']:.1f} s"
 
@@ -241,7 +264,6 @@ def _short(text: str, most: int = 34) -> str:
 
 
 ROWS: tuple[Row, ...] = (
-    Row("run", lambda summary: _short(summary["name"] or summary["run_id"])),
     Row("load", _load),
     Row("verdict", lambda summary: summary["verdict"]),
     Row("requests sent, of scheduled", _requests, opens_block=True),
@@ -257,10 +279,10 @@ ROWS: tuple[Row, ...] = (
         for quantile in ("p50", "p95", "p99")
     ),
     Row("SLO attainment", _attainment("whole"), opens_block=True),
-    Row("SLO attainment in bursts", _attainment("burst")),
+    Row("SLO attainment in bursts", _attainment("burst"), of_bursts=True),
     Row("goodput", _goodput("goodput_rps")),
-    Row("goodput in bursts", _goodput("goodput_in_bursts_rps")),
-    Row("recovery, median of bursts", _recovery_sum, opens_block=True),
+    Row("goodput in bursts", _goodput("goodput_in_bursts_rps"), of_bursts=True),
+    Row("recovery, median of bursts", _recovery_sum, opens_block=True, of_bursts=True),
     Row("CV asked / sent", _asked_and_sent(lambda side: side["cv"]), opens_block=True),
     Row("IDC(1 s) asked / sent", _asked_and_sent(lambda side: side["idc"].get("1"))),
     Row("peak/mean, 1 s, asked / sent", _asked_and_sent(lambda side: side["peak_over_mean"].get("1"))),

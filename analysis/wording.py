@@ -43,15 +43,19 @@ TEXT: dict[str, str] = {
     "one_burst_of_users": "The burst of {ratio}× the mean number of users",
     "each_burst_of_users": "Each burst of {ratio}× the mean number of users",
     "each_burst_of": "Each burst of {ratio}× the mean rate",
-    "unharmed": "left the server as it was: median TTFT {base} in quiet times, {peak} at its peak",
-    "raised": "raised the median TTFT from {base} to {peak} at its peak",
-    "peaked": "brought the median TTFT to {peak} at its peak",
+    "unharmed": "left the server as it was: median TTFT {base} in quiet times, {peak} in its worst 2 s",
+    "raised": "raised the median TTFT from {base} (quiet) to {peak} (worst 2 s)",
+    "peaked": "brought the median TTFT to {peak} (worst 2 s)",
     "peak_failed": "made at least half of the requests of its worst 2 s fail",
     "peak_unknown": "left no TTFT to judge it by",
     "hurt": "{raised} and hurt for {time} after it ended ({tail})",
     "drained": "{raised} and took {time} after it ended until its last request had an answer",
     "longer": "{raised} and hurt for more than {least} after it ended ({tail})",
     "unconfirmed": "{raised}; how long it hurt was not seen ({tail})",
+    "watched_too_short": "{tail}; burst {number} was watched for {observed} only, a recovery "
+    "needs {hold} of calm: {advice}",
+    "longer_run": "give a longer run time",
+    "longer_pauses": "leave more time between bursts",
     "drained_of": "{recovered} of {all} drained",
     "recovered_of": "{recovered} of {all} bursts seen to recover",
     "and_errors": "; {ratio} of the requests failed or were rejected",
@@ -59,6 +63,8 @@ TEXT: dict[str, str] = {
     "not_seen": "not seen",
     "slo_met": "SLO met",
     "slo_missed": "SLO missed",
+    "slo_unjudged": "SLO cannot be judged",
+    "unjudged": "The SLO cannot be judged: {why}.",
     "share_demanded": "The SLO wants {share} of the requests to meet {text}; {ratio} did.",
     "percentile_demanded": "The SLO wants {text}; it was {value}.",
     # the five numbers
@@ -68,17 +74,19 @@ TEXT: dict[str, str] = {
     "tile_none_decided": "no request had an end of its own",
     "tile_slo_interval": "95 % interval {low} – {high}",
     "tile_slo_phases": "{burst} in bursts, {quiet} quiet",
+    "tile_slo_limit": "; {limit} is what was missed",
+    "tile_slo_unjudged": "cannot be judged: {why}",
     "tile_ttft": "Median TTFT",
-    "tile_ttft_phases": "Median TTFT, quiet → in bursts",
-    "tile_ttft_bursts": "Median TTFT in bursts",
+    "tile_ttft_phases": "Median TTFT of all requests, quiet → in bursts",
+    "tile_ttft_bursts": "Median TTFT of all requests in bursts",
     "tile_from_schedule": ", from schedule",
     "tile_arrow": "{quiet} → {burst}",
     "tile_p95": "p95 {quiet} → {burst}",
     "tile_tpot": "Median TPOT",
     "tile_recovery": "Median recovery time",
     "tile_drain": "Median drain time",
-    "tile_throughput": "Throughput",
-    "tile_goodput": "{goodput} req/s met the SLO",
+    "tile_throughput": "Throughput (finished in the window)",
+    "tile_goodput": "{goodput} req/s met the SLO (by arrival)",
     "tile_tokens": "{tokens} output tokens/s",
     "per_second": "{rate} req/s",
     "tile_errors": "Failed or rejected",
@@ -133,6 +141,7 @@ TEXT: dict[str, str] = {
     "moment": "at {start} s",
     "mostly_failed": "half or more failed",
     "censored_note": "censored: watched for {observed}",
+    "too_short_note": "watched for {observed} only; a recovery needs {hold} of calm: {advice}",
     "drain_note": "drain time",
     "method_baseline": "Recovered = the median TTFT of every 2 s window (by arrival, failures counting "
     "as infinite) stays "
@@ -181,7 +190,8 @@ TEXT: dict[str, str] = {
     "Failed and rejected "
     "requests have missed it.",
     "slo_head": "requests|met|decided|attainment|95 % interval|left out",
-    "slo_caption": "Left out: cut off by the run itself before they had missed a limit. The interval "
+    "slo_caption": "Left out: cut off by the run itself before they had missed a limit, or not measured. The "
+    "interval "
     "takes requests as "
     "independent; those of one burst are alike, so the truth is wider.",
     "limit_alone": "{text} alone, whole run",

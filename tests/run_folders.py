@@ -59,6 +59,12 @@ def answered(
     return RequestRecord(**(values | changes))
 
 
+def unstreamed(record: RequestRecord) -> RequestRecord:
+    """The success as it is recorded when its answer comes in one piece: no first token, no gaps."""
+    gaps: dict[str, Any] = dict.fromkeys(("gap_count", "gap_p50_s", "gap_p99_s", "gap_max_s", "gap_zeros"))
+    return replace(record, first_token_at_s=None, first_answer_at_s=None, output_events=1, **gaps)
+
+
 def failed(arrival: int | None, at_s: float, after_s: float = 0.003, **changes: Any) -> RequestRecord:
     """A request that the server answered with 503 after `after_s`, unless `changes` say otherwise."""
     values: dict[str, Any] = {

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from analysis.__main__ import COMMANDS, main
-from tests.run_folders import answered, failed, not_sent, write_run
+from tests.run_folders import answered, failed, not_sent, unstreamed, write_run
 
 REPOSITORY = Path(__file__).parent.parent
 
@@ -72,6 +72,21 @@ def test_check_prints_what_failed_and_what_to_do(
     stopped = write_run(tmp_path / "stopped", records, state="stopped", stop_reason="interrupted")
     assert main(["check", str(stopped)]) == 130
     assert "none given" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("slo", ["ttft<1s@99%", "p95(ttft)<1s", "e2e<9s,tpot<50ms@90%"])
+def test_a_gate_on_what_was_not_measured_exits_1_and_says_what_to_do(
+    tmp_path: Path, slo: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_run(tmp_path / "run", [unstreamed(answered(k, 0.1 * k)) for k in range(150)], slo=slo)
+    assert main(["check", str(folder)]) == 1
+    printed = capsys.readouterr().out
+    assert f"{slo}: cannot be judged" in printed
+    assert "not measured for 150 of 150 successes (needs streaming: leave --no-stream out)" in printed
+    assert "MISSED" not in printed
+    assert main(["report", str(folder)]) == 0
+    assert f"SLO      {slo}: cannot be judged\n" in capsys.readouterr().out
+    assert json.loads((folder / "summary.json").read_text(encoding="utf-8"))["exit_code"] == 1
 
 
 @pytest.mark.parametrize(

@@ -457,6 +457,18 @@ def test_a_run_that_may_still_go_on_is_partial(tmp_path: Path) -> None:
     assert not any("still be going on" in line for line in ended.partial)
 
 
+def test_whole_files_that_agree_are_young_but_not_partial(tmp_path: Path) -> None:
+    history_of(tmp_path, [history_row(1000 + t, 3, 6 * t) for t in range(20)])
+    prefix = write_stats(tmp_path, stats_row("GET", "/a", 114), stats_row("", "Aggregated", 114))
+    agree = load_csv_run(prefix, now_s=lambda: 1025.0)
+    assert agree.partial == ()
+    assert any("the files agree" in line for line in agree.notices)
+    write_stats(tmp_path, stats_row("GET", "/a", 120), stats_row("", "Aggregated", 120))
+    assert any("still be going on" in line for line in load_csv_run(prefix, now_s=lambda: 1025.0).partial)
+    write_stats(tmp_path, stats_row("GET", "/a", 114), ["5", "0"], stats_row("", "Aggregated", 114))
+    assert any("still be going on" in line for line in load_csv_run(prefix, now_s=lambda: 1025.0).partial)
+
+
 def test_a_history_that_ends_before_the_totals_is_said_to() -> None:
     assert any("ends at 214 of 336" in line for line in load(DATA / "2.43.4" / "ttft").partial)
 

@@ -187,6 +187,20 @@ def test_drain_time_is_censored_by_a_cancelled_request_and_unknown_without_answe
     assert (burst.recovery_s, burst.at_least_s, burst.requests) == (None, None, 1)
 
 
+def test_probes_before_an_early_salvo_are_a_baseline(tmp_path: Path) -> None:
+    """Salvos at 3 s and 5 s that keep the server busy to the end; two probes a second, 60 ms when idle."""
+    salvos = [answered(k, 3.0 if k < 20 else 5.0, ttft_s=20.0) for k in range(60)]
+    probes = [
+        answered(None, k / 2, ttft_s=0.06 if k < 6 else 5.0, name="probe", request_id=f"p{k}")
+        for k in range(60)
+    ]
+    run = load_run(write_run(tmp_path, [*salvos, *probes], duration_s=30.0))
+    found = recoveries(run.load, [(3.0, 3.0), (5.0, 5.0)], 30.0, 1.0, run.probes)
+    assert found.baseline_ttft_s == pytest.approx(0.06)
+    assert [burst.method for burst in found.bursts] == ["probes", "probes"]
+    assert [burst.recovery_s for burst in found.bursts] == [None, None]
+
+
 def test_the_slo_stands_in_where_there_is_no_quiet_baseline(tmp_path: Path) -> None:
     """Bursts on a server that is slow all the time, from the first second on: nothing is quiet."""
     bursts = [(1.0, 3.0)]

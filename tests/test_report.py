@@ -23,9 +23,10 @@ from analysis.page import page as render
 from analysis.report import SECTIONS, write_report
 from analysis.sections_detail import mask, repeatable
 from analysis.summary import summarize
+from analysis.table import side_by_side
 from runlog.folder import REPORT_HTML
 from runlog.record import RequestRecord
-from tests.run_folders import answered, cancelled, failed, not_sent, write_run
+from tests.run_folders import answered, cancelled, failed, not_sent, unstreamed, write_run
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 HOSTILE = "</script><script>alert('x')</script><img src=http://evil.example/x onerror=alert(1)> & \u2028"
@@ -262,14 +263,14 @@ SENTENCES = {
     "not sent": "Nothing was sent (9 requests were scheduled)",
     "one failure": "Not one of the 1 requests sent succeeded (100 % of all ended as http_503)",
     "steady": "median TTFT was 100 ms and its p95 100 ms.",
-    "pulse": "Each burst of 5× the mean rate raised the median TTFT from 100 ms to 2 s at its peak and hurt "
-    "for 4 s after it ended (2 of 2 bursts seen to recover).",
+    "pulse": "Each burst of 5× the mean rate raised the median TTFT from 100 ms (quiet) to 2 s (worst 2 s) "
+    "and hurt for 4 s after it ended (2 of 2 bursts seen to recover).",
     "pulse, failures": "14.3 % of the requests failed or were rejected.",
     "pulse, censored": "and hurt for more than",
-    "salvo": "The burst of 30 requests at once brought the median TTFT to 1.55 s at its peak",
+    "salvo": "The burst of 30 requests at once brought the median TTFT to 1.55 s (worst 2 s)",
     "closed, empty": "Nothing was sent, so there is nothing to say about the server.",
     "closed": "Each burst of 4.5× the mean number of users left the server as it was",
-    "salvo, probes": "from 50 ms to 3.05 s at its peak and hurt for 6 s after it ended",
+    "salvo, probes": "from 50 ms (quiet) to 3.05 s (worst 2 s) and hurt for 6 s after it ended",
 }
 
 
@@ -294,7 +295,7 @@ def test_figures_of_the_page_are_those_of_the_records(tmp_path: Path) -> None:
     met = ((load["outcome"] == "succeeded") & (load["ttft_s"] <= 1)).sum()
     assert tiles["SLO attainment"][0] == percent(met / len(load))
     assert tiles["Failed or rejected"] == (percent(lost / len(load)), f"{lost} failed; {len(load)} sent")
-    assert tiles["Median TTFT, quiet → in bursts"][0] == "100 ms → 2 s"
+    assert tiles["Median TTFT of all requests, quiet → in bursts"][0] == "100 ms → 2 s"
     assert summary["bursts"][0]["recovery_s"] == 4.0
     assert page.text.count("\n4 s\n") >= 2
 
@@ -303,6 +304,38 @@ def test_a_burst_whose_recovery_was_not_seen_says_how_long_it_was_watched(tmp_pa
     _, summary, page = made(tmp_path, pulsed(recovers=False), **BURSTS)
     assert [burst["censored"] for burst in summary["bursts"]] == [True, True]
     assert "\n> 23 s\ncensored: watched for 23 s\n" in page.text
+
+
+def test_a_burst_watched_for_less_than_a_recovery_needs_says_so(tmp_path: Path) -> None:
+    records = [record for record in pulsed() if (record.scheduled_at_s or 0.0) < 44.8]
+    run, summary, page = made(tmp_path, records, **{**BURSTS, "duration_s": 44.8})
+    assert [burst["watched_too_short"] for burst in summary["bursts"]] == [False, True]
+    words = "was watched for 7.8 s only, a recovery needs 10 s of calm: give a longer run time"
+    assert words in sentence(run, summary)
+    assert words.removeprefix("was ").replace(",", ";") in page.text
+    assert "watched 7.8 s only" in side_by_side([summary])
+
+
+def test_tiles_say_what_their_figures_are_of(tmp_path: Path) -> None:
+    records = [
+        answered(k, r.scheduled_at_s or 0.0, ttft_s=0.1, tpot_s=0.08 if r.ttft_s == 2.0 else 0.02)
+        for k, r in enumerate(pulsed())
+    ]
+    run, summary, page = made(tmp_path, records, **BURSTS)
+    tiles = {label: (value, note) for label, value, note in five_numbers(run, summary)}
+    assert tiles["SLO attainment"][1].endswith("; tpot<50ms is what was missed")
+    assert "(by arrival)" in tiles["Throughput (finished in the window)"][1]
+    assert "Median TTFT of all requests, quiet → in bursts" in tiles
+    _, _, page = made(tmp_path / "failures", [failed(k, k / 10) for k in range(400)], **BURSTS)
+    assert "is what was missed" not in page.text, "failures miss every limit alike"
+
+
+def test_an_slo_that_was_not_measured_is_a_bad_badge_with_advice(tmp_path: Path) -> None:
+    records = [unstreamed(record) for record in pulsed()]
+    run, summary, page = made(tmp_path, records, **BURSTS)
+    assert "SLO cannot be judged" in page.text
+    assert "leave --no-stream out" in page.text
+    assert five_numbers(run, summary)[0][1] == "n/a"
 
 
 def test_late_sends_lead_with_times_from_the_schedule(tmp_path: Path) -> None:

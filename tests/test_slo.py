@@ -20,7 +20,7 @@ from analysis.slo import (
     wilson_interval,
 )
 from runlog.record import RequestRecord
-from tests.run_folders import answered, cancelled, failed, not_sent, write_run
+from tests.run_folders import answered, cancelled, failed, not_sent, unstreamed, write_run
 
 
 def load_of(folder: Path, *records: RequestRecord) -> pd.DataFrame:
@@ -139,11 +139,44 @@ def test_a_cut_off_request_has_no_final_tpot(tmp_path: Path) -> None:
     assert met_of(tmp_path, "tpot<50ms", record) == (0, 0, 1)
 
 
-def test_a_success_whose_first_token_was_not_seen_is_judged_by_its_end(tmp_path: Path) -> None:
-    unseen = {"first_token_at_s": None, "first_answer_at_s": None, "last_token_at_s": None}
-    quick = answered(0, 0.0, tokens=11, **unseen, ended_at_s=0.5)
-    slow = answered(1, 1.0, tokens=11, **unseen, ended_at_s=4.0)
-    assert met_of(tmp_path, "ttft<1s", quick, slow) == (1, 2, 0)
+def test_what_was_not_measured_is_left_out_and_never_met(tmp_path: Path) -> None:
+    streamed, slow = answered(0, 0.0), answered(1, 1.0, ttft_s=2.0)
+    quick, long = unstreamed(answered(2, 2.0)), unstreamed(answered(3, 3.0, ttft_s=9.0))
+    records = (streamed, slow, quick, long)
+    assert met_of(tmp_path / "ttft", "ttft<1s", *records) == (1, 2, 2)
+    assert met_of(tmp_path / "tpot", "tpot<50ms", *records) == (2, 2, 2)
+    assert met_of(tmp_path / "gap", "gap_p99<50ms", *records) == (2, 2, 2)
+    assert met_of(tmp_path / "e2e", "e2e<5s", *records) == (3, 4, 0), "the end of a whole answer is known"
+    assert met_of(tmp_path / "both", "ttft<1s,e2e<5s", *records) == (1, 3, 1), "it has missed a limit anyway"
+    one = unstreamed(answered(4, 4.0, tokens=1))
+    assert met_of(tmp_path / "one", "tpot<50ms", streamed, one) == (2, 2, 0), "one token has no TPOT to miss"
+
+
+@pytest.mark.parametrize("text", ["ttft<1s", "answer_ttft<1s", "ttft_from_schedule<1s", "tpot<50ms"])
+def test_a_limit_measured_for_no_success_decides_nothing(tmp_path: Path, text: str) -> None:
+    records = [unstreamed(answered(k, float(k))) for k in range(9)]
+    assert met_of(tmp_path / "alone", text, *records, failed(9, 9.0)) == (0, 0, 10)
+    assert met_of(tmp_path / "both", f"{text},e2e<1ms", *records) == (0, 0, 9)
+    metric, _, limit = text.partition("<")
+    found = percentile_result(
+        load_of(tmp_path / "p95", *records, failed(9, 9.0)),
+        parse_slo(f"p95({metric})<{limit}").percentiles[0],
+    )
+    assert (found.met, found.value_s, found.n) == (None, None, 0)
+
+
+@pytest.mark.parametrize(
+    ("lacking", "slow", "holds"), [(1, 0, True), (3, 0, None), (0, 3, False), (1, 2, None)]
+)
+def test_a_gate_holds_only_whatever_the_unmeasured_were(
+    tmp_path: Path, lacking: int, slow: int, holds: bool | None
+) -> None:
+    """100 requests of which 98 % must be below 1 s."""
+    records = [answered(k, k / 10, ttft_s=2.0 if k >= 100 - slow else 0.1) for k in range(100)]
+    records[:lacking] = [unstreamed(record) for record in records[:lacking]]
+    load = load_of(tmp_path, *records)
+    assert attainment(judge(load, parse_slo("ttft<1s").per_request)).holds(0.98) is holds
+    assert percentile_result(load, parse_slo("p97.5(ttft)<1s").percentiles[0]).met is holds
 
 
 def test_field_case_a_hundred_at_147_ms(tmp_path: Path) -> None:

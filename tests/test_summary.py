@@ -376,7 +376,7 @@ def test_texts_of_the_table() -> None:
     assert quantile_text({**base, "n_too_small": True}) == "n too small"
     assert quantile_text({**base, "value": None}) == "n/a"
     assert quantile_text({**base, "value": None, "not_met": True}) == "not met"
-    burst = {"method": "baseline", "recovery_s": 4.0, "at_least_s": 4.0}
+    burst = {"method": "baseline", "recovery_s": 4.0, "at_least_s": 4.0, "watched_too_short": False}
     assert recovery_text(burst) == "4 s"
     assert recovery_text({**burst, "recovery_s": None}) == "≥ 4 s (censored)"
     assert recovery_text({**burst, "recovery_s": None, "at_least_s": None}) == "n/a"
@@ -395,6 +395,12 @@ def test_the_table_shows_runs_side_by_side_and_wraps_by_run(tmp_path: Path) -> N
     five = side_by_side(found)
     assert max(map(len, five.splitlines())) <= WIDTH
     assert all(f"run {number}" in five for number in range(5))
+    assert "burst" not in side_by_side([found[0], found[2]])
+    twins = [{**found[0], "run_id": f"20260101-12000{k}-run-0"} for k in range(2)]
+    both = side_by_side([*twins, found[1]])
+    assert both.splitlines()[0].split() == ["run", *(twin["run_id"] for twin in twins)]
+    assert "run 1" in both, "a name that is its own stays"
+    assert "  -" not in both, "a block of runs without bursts has no row for one"
     many = [*([0.5 + k, 0.6 + k] for k in range(15))]
     crowded = side_by_side([summary_of(tmp_path / "many", records, bursts=many)])
     assert "burst 1" not in crowded
