@@ -23,7 +23,7 @@ class ExitCode(IntEnum):
 
 MEANING: dict[ExitCode, str] = {
     ExitCode.OK: "the run is VALID and every limit that gates was met",
-    ExitCode.SLO_MISSED: "an SLO with a share or percentile was missed or cannot be judged, or a regression was found",
+    ExitCode.SLO_MISSED: "an SLO that gates was missed or cannot be judged, or a regression was found",
     ExitCode.NOT_VALID: "the verdict is INVALID or DEGRADED: the figures cannot be trusted as they stand",
     ExitCode.USAGE: "an option or input is wrong; nothing was run",
     ExitCode.PREFLIGHT_REFUSED: "the target refused the first request; no load was sent",
