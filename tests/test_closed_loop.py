@@ -279,6 +279,7 @@ def test_an_error_in_a_users_prompt_ends_the_run_and_is_raised() -> None:
 def stream_sender(url: str, kept: list[Finished], stream: bool = True) -> Iterator[StreamSender]:
     assignment = Assignment(
         run_id="run",
+        user_class="Chat",
         runs_dir="",
         worker=0,
         workers=1,
