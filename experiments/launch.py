@@ -41,7 +41,7 @@ def start(
     `cores` pins it to CPU cores where the platform can (Linux).
     """
     pin = (lambda: os.sched_setaffinity(0, cores)) if cores and hasattr(os, "sched_setaffinity") else None
-    with open(log, "ab") as output:
+    with open(log, "wb") as output:
         return subprocess.Popen(
             [sys.executable, *arguments],
             cwd=REPOSITORY,
