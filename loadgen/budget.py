@@ -22,10 +22,10 @@ class Budget:
         return f"at most {requests}, {given} and {made}"
 
 
-def budget_of(schedule: Schedule) -> Budget:
-    """The sum over all arrivals of a schedule."""
+def budget_of(schedule: Schedule, most: int | None = None) -> Budget:
+    """The sum over the arrivals of a schedule, or over the first `most` of them (--max-requests)."""
     return Budget(
-        requests=len(schedule),
-        input_tokens=int(schedule.asked_input_tokens.sum()),
-        output_tokens=int(schedule.asked_output_tokens.sum()),
+        requests=len(schedule.at_s[:most]),
+        input_tokens=int(schedule.asked_input_tokens[:most].sum()),
+        output_tokens=int(schedule.asked_output_tokens[:most].sum()),
     )

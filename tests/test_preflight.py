@@ -540,6 +540,7 @@ def test_the_budget_is_the_sum_of_what_the_schedule_asks_for() -> None:
     settings = settings_for("http://h", output_lengths=parse_lengths("uniform:10-50"))
     schedule = plan_of(settings).schedule
     assert budget_of(schedule).output_tokens == sum(int(n) for n in schedule.asked_output_tokens)
+    assert str(budget_of(plan_of(settings_for("http://h")).schedule, 1)).startswith("at most 1 request, 150 ")
 
 
 def test_most_requests_within_a_window() -> None:
