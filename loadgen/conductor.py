@@ -66,7 +66,8 @@ class Conductor:
         self._link = Link(environment)
         self._mustering: list[Worker] = []
         self._run: Run | None = None
-        self._checked: Plan | None = None
+        self._planned: Plan | None = None
+        self._preflighted = False
         self._users = 1
         self._terminating = False
         self._over = Event()
@@ -115,12 +116,17 @@ class Conductor:
         name: str | None = getattr(self._environment.shape_class, "shape_name", None)
         return name
 
+    def plan_ahead(self, options: Namespace, host: str | None, shape: str | None) -> None:
+        """Make the plan that `begin` will take, so that what is wrong is told now. Raises as `plan`."""
+        self._planned, self._preflighted = None, False
+        self._planned = self.plan(options, host, shape)
+
     def check(self, options: Namespace, host: str | None, shape: str | None) -> None:
-        """Plan and preflight ahead of `begin`, so that a form can tell what is wrong. Raises as `plan`."""
-        self._checked = None
-        plan = self.plan(options, host, shape)
-        self._preflight(plan)
-        self._checked = plan
+        """`plan_ahead` and the preflight: all that a form can tell before it is sent. Raises as `plan`."""
+        self.plan_ahead(options, host, shape)
+        assert self._planned is not None
+        self._preflight(self._planned)
+        self._preflighted = True
 
     def begin(self) -> None:
         """Start a run (Locust's test_start); what keeps it from starting is told in one line and a code."""
@@ -185,9 +191,11 @@ class Conductor:
     def _carry_out(self) -> ExitCode:
         options = self._environment.parsed_options
         assert options is not None
-        plan, self._checked = self._checked, None
+        plan, self._planned = self._planned, None
+        preflighted, self._preflighted = self._preflighted, False
         if plan is None:
             plan = self.plan(options, self._environment.host, self.picked_shape())
+        if not preflighted:
             self._preflight(plan)
         wait_for_workers(self._link, options.expect_workers_max_wait or LATE_WORKERS_S)
         self._mustering = [Worker(client_id) for client_id in self._link.client_ids()]

@@ -135,7 +135,7 @@ def _refuse_before_the_start(environment: Environment, conductor: Conductor, opt
     """What is known to be wrong before a test begins ends the process at once: one line, our exit code."""
     assert environment.runner is not None
     try:
-        conductor.plan(options, environment.host, conductor.picked_shape())
+        conductor.plan_ahead(options, environment.host, conductor.picked_shape())
         wait_for_workers(Link(environment), options.expect_workers_max_wait or MUSTER_LIMIT_S)
         return
     except tuple(NO_RUN) as error:
