@@ -159,6 +159,15 @@ def test_options_come_from_the_environment_too_and_the_key_stays_out(server: str
         assert b"sk-secret-word" not in file.read_bytes(), file.name
 
 
+def test_options_come_from_a_configuration_file_too(server: str, tmp_path: Path) -> None:
+    config = tmp_path / "my.conf"
+    config.write_text("shape = salvo\nsalvo = 1s,7\noutput-tokens = 3\nrun-name = from a file\n")
+    run = load(tmp_path, server, "--config", str(config))
+    assert len(records_of(run)) == 7
+    info = read_run_info(folder_of(run))
+    assert (info.shape, info.name) == ("salvo", "from a file")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
