@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help demo test test-slow lint types check clean
+.PHONY: help demo test test-slow bench lint types check clean
 
 help:            ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/'
@@ -16,6 +16,9 @@ test: $(VENV)/dev.stamp    ## the fast tests
 
 test-slow: $(VENV)/dev.stamp    ## end to end: processes, the demo
 	$(BIN)/python -m pytest -q -m slow --timeout 600
+
+bench: $(VENV)/run.stamp   ## how true and how cheap the load generator is, on this machine (needs a C compiler)
+	$(BIN)/python -m bench.accuracy
 
 lint: $(VENV)/dev.stamp    ## ruff: rules and format
 	$(BIN)/ruff check .

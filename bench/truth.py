@@ -1,0 +1,92 @@
+"""The truth server: a C program that writes streams on a clock and records when it wrote each chunk.
+
+Its stamps and the client's are on one CLOCK_MONOTONIC, so a client's figure can be compared with what
+happened.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.launch import free_port, stop
+
+SOURCE = Path(__file__).with_name("truth_server.c")
+
+
+class NoCompiler(Exception):
+    """The truth server needs a C compiler."""
+
+
+@dataclass(frozen=True)
+class TrueStream:
+    """One request as the server saw it: when it arrived, on which connection, when each chunk was written
+    (ns).
+    """
+
+    request_id: str
+    received_ns: int
+    connection: int
+    chunks_ns: tuple[int, ...]
+
+
+def build(folder: Path) -> Path:
+    """Compile the server into `folder`. Raises NoCompiler without one."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        raise NoCompiler("the truth server needs a C compiler: install gcc")
+    program = folder / "truth_server"
+    subprocess.run([compiler, "-O2", "-o", str(program), str(SOURCE)], check=True)
+    return program
+
+
+@contextmanager
+def truth_server(ttft_ms: float, gap_ms: float, tokens: int, cores: Sequence[int] = ()) -> Iterator[str]:
+    """Run the server on a free port of 127.0.0.1 while the block lasts; yields its base URL."""
+    with tempfile.TemporaryDirectory() as folder:
+        port = free_port()
+        timing = ["--ttft-ms", f"{ttft_ms:g}", "--itl-ms", f"{gap_ms:g}", "--tokens", str(tokens)]
+        pin = ["taskset", "-c", ",".join(map(str, cores))] if cores and shutil.which("taskset") else []
+        server = subprocess.Popen([*pin, str(build(Path(folder))), "--port", str(port), *timing])
+        url = f"http://127.0.0.1:{port}"
+        try:
+            _wait_until_up(url)
+            yield url
+        finally:
+            stop(server)
+
+
+def _wait_until_up(url: str) -> None:
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            _get(f"{url}/stats")
+            return
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
+def true_streams(url: str) -> dict[str, TrueStream]:
+    """What the server recorded so far, by request id."""
+    found = {}
+    for line in _get(f"{url}/truth").splitlines():
+        request_id, received, connection, _, _, _, _, *chunks = line.split()
+        start_ns = int(received)
+        written = tuple(start_ns + round(float(at_us) * 1000) for at_us in chunks)
+        found[request_id] = TrueStream(request_id, start_ns, int(connection), written)
+    return found
+
+
+def _get(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        text: str = answer.read().decode()
+        return text
