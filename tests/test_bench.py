@@ -18,6 +18,7 @@ def test_a_burst_is_counted_and_compared() -> None:
     assert found.requests == found.connections == 20
     assert found.burst_spread_ms is not None
     assert found.gap_error_p99_ms is not None
+    assert abs(found.ttft_error_p50_ms) < 25  # an error against the true 50 ms, not a time of its own
 
 
 def test_streams_reuse_their_connections_and_their_cpu_is_told() -> None:

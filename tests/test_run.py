@@ -95,6 +95,8 @@ def test_a_folder_that_cannot_be_written_stops_the_run_and_acknowledges_nothing(
     assert link.messages(messages.ACKNOWLEDGED)
     assert led.ledger._keeper.kept[0]
     led.ledger.close(led.crew, led._shares, led.stop_reason)
+    first = next(record for record in read_requests(led.ledger.folder) if record.arrival == 0)
+    assert first.outcome == "succeeded"
 
 
 def test_a_worker_that_leaves_before_the_start_ends_it_and_the_others_are_told(tmp_path: Path) -> None:
@@ -150,6 +152,18 @@ def test_a_worker_that_was_only_silent_is_welcome_back(tmp_path: Path) -> None:
     assert "worker_back" in kinds
     sent_to_back = [data for to, data in link.messages(messages.SLICE) if to == "w1"]
     assert sent_to_back[-1]["last"]
+
+
+def test_a_worker_that_seems_lost_still_gets_its_slices(tmp_path: Path) -> None:
+    led, link = begun(tmp_path, 2, run_time=75)
+    led._start()
+    before = len(link.messages(messages.SLICE))
+    led.crew[1].lost_at_s = 0.5
+    led._start_ns -= 20 * 10**9
+    led._send_slices()
+    later = link.messages(messages.SLICE)[before:]
+    assert {to for to, data in later if data["last"]} == {"w0", "w1"}
+    led.ledger.close(led.crew, led._shares, None)
 
 
 def test_slices_hold_each_arrival_once(tmp_path: Path) -> None:
