@@ -103,6 +103,8 @@ def finished(
         cached_tokens=usage.cached_tokens,
         tokens_from=tokens_from if output_tokens is not None else None,
         output_events=judged.output_events if streamed else None,
+        output_receives=judged.output_receives if streamed else None,
+        crowded_receives=judged.crowded_receives if streamed else None,
         gap_count=len(gaps) if streamed else None,
         gap_p50_s=_rank(ordered, 0.50),
         gap_p99_s=_rank(ordered, 0.99),

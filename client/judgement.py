@@ -69,6 +69,9 @@ class Judgement:
         self.last_lag_ns: int | None = None
         self._handled_ns = 0
         self.output_events = 0
+        self.output_receives = self.crowded_receives = 0
+        self._receive_ns = -1
+        self._crowded = False
         self.malformed_events = 0
         self.gaps_s = array("f")
         self.finish_reason: str | None = None
@@ -150,6 +153,13 @@ class Judgement:
 
     def _note_output(self, meaning: Meaning, stamp_ns: int) -> None:
         self.output_events += 1
+        if self._handled_ns != self._receive_ns:
+            self._receive_ns = self._handled_ns
+            self._crowded = False
+            self.output_receives += 1
+        elif not self._crowded:
+            self._crowded = True
+            self.crowded_receives += 1
         if meaning.answer and self.first_answer_ns is None:
             self.first_answer_ns = stamp_ns
         if self.last_output_ns is None:

@@ -22,7 +22,7 @@ import httptools
 
 from client.clock import monotonic_ns
 from client.target import Target
-from client.wire import Address, ConnectError, Wire, connect_error, open_wire
+from client.wire import Address, ConnectError, Wire, connect_error, keep_stamping, open_wire
 
 Ending = Literal["complete", "closed", "reset", "not_http", "failed"]
 """How an answer's bytes ended: whole; by the peer's close or reset before that; no HTTP; an error of our
@@ -198,6 +198,7 @@ class ConnectionPool:
         keep_alive_s: float = KEEP_ALIVE_S,
         tls_context: ssl.SSLContext | None = None,
     ) -> None:
+        keep_stamping()
         self.target = target
         self.head = target.head()
         self.in_flight = 0

@@ -166,6 +166,22 @@ class Wire:
         self._sock.close()
 
 
+def keep_stamping() -> None:
+    """Have the kernel stamp packets from now until this process ends.
+
+    It stamps only while some socket of the machine asks for it, and takes up to some milliseconds to begin:
+    without this the first answers on a machine's first connections would carry the moment of reading.
+    """
+    global _anchor
+    if _CAN_STAMP and _anchor is None:
+        _anchor = _plain_socket(socket.AF_INET, socket.SOCK_DGRAM)
+        _anchor.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+
+
+_anchor: socket.socket | None = None
+"""An unbound socket that asks for stamps, kept open on purpose."""
+
+
 def open_wire(address: Address, deadline_ns: int, context: ssl.SSLContext | None, server_name: str) -> Wire:
     """Connect; with a `context`, put TLS on. Blocks this greenlet until `deadline_ns` at most.
 

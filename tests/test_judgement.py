@@ -62,3 +62,13 @@ def test_any_answer_gets_a_verdict_of_a_known_class(
     assert len(milestones) <= 2
     assert len(judged.gaps_s) == max(judged.output_events - 1, 0)
     assert isinstance(judged.retry_after_s, float | None)
+
+
+def test_receives_that_hold_several_outputs_are_counted_once_each() -> None:
+    word = b'data: {"choices": [{"delta": {"content": "a"}}]}\n\n'
+    judged = Judgement(lambda: None)
+    judged.begin(200, {"content-type": "text/event-stream"})
+    for handled_ns, words in ((100, 1), (200, 3), (300, 2), (400, 1)):
+        for _ in range(words):  # a transfer chunk each, as many servers write them
+            judged.body(word, handled_ns - 50, handled_ns)
+    assert (judged.output_events, judged.output_receives, judged.crowded_receives) == (7, 4, 2)
