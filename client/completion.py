@@ -20,6 +20,7 @@ import gevent
 import gevent.event
 
 from client.clock import monotonic_ns
+from client.endpoints import ENDPOINTS
 from client.finished import Finished, Sending, finished
 from client.judgement import Cut, Judgement, Verdict
 from client.reader import Connection, ConnectionPool, Ending
@@ -92,7 +93,7 @@ class Completion:
         head = f"X-Request-Id: {request.request_id}\r\nContent-Length: {len(request.body)}\r\n\r\n"
         self._message = b"".join((pool.head, head.encode("ascii"), request.body))
         self._sending = Sending(start_ns, in_flight_at_send, stamp=Wire.stamps)
-        self._judgement = Judgement(self._on_milestone)
+        self._judgement = Judgement(self._on_milestone, ENDPOINTS[pool.target.endpoint].meaning_of)
         self._ended = gevent.event.Event()
         self._opening: gevent.Greenlet[[], None] | None = None
         self._connection: Connection | None = None

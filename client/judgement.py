@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from client.dialects import Meaning, Usage, UsageTally, meaning_of
+from client.meaning import Meaning, Usage, UsageTally, meaning_of
 from client.server_errors import ServerError, error_of_body, is_rejection, retry_after_s
 from client.sse import EventDecoder
 from runlog.failures import FAILURE_CLASSES
@@ -24,6 +24,9 @@ from runlog.record import Outcome
 _BODY_LIMIT = 16 * 1024 * 1024
 _ERROR_BODY_LIMIT = 64 * 1024
 _GIVEN_UP = frozenset({"abort", "aborted", "error"})
+MeaningOf = Callable[[object, bool], Meaning | None]
+"""A parsed event, and whether its name was "error", to what it means."""
+
 _CODINGS = {"gzip": 31, "x-gzip": 31, "deflate": 47}
 
 
@@ -45,14 +48,16 @@ class Cut:
 
 
 class Judgement:
-    """Takes one answer in (a reader.Sink) and judges it. Stamps are monotonic nanoseconds.
+    """Takes one answer in (a reader.Sink) and judges it. Stamps are monotonic nanoseconds. `meaning_of` reads
+    the endpoint's events (endpoints.ENDPOINTS).
 
     `first_lag_ns` and `last_lag_ns`: how long after its stamp the first and the last output was handled. TTFT
     and TPOT rest on those two receives.
     """
 
-    def __init__(self, on_milestone: Callable[[], None]) -> None:
+    def __init__(self, on_milestone: Callable[[], None], meaning_of: MeaningOf = meaning_of) -> None:
         self._on_milestone = on_milestone
+        self._meaning_of = meaning_of
         self._decoder = EventDecoder()
         self._tally = UsageTally()
         self._inflate: zlib._Decompress | None = None
@@ -129,13 +134,11 @@ class Judgement:
 
     def _take(self, data: bytes, name: bytes, stamp_ns: int) -> None:
         try:
-            meaning = meaning_of(orjson.loads(data), named_error=name == b"error")
+            meaning = self._meaning_of(orjson.loads(data), name == b"error")
         except orjson.JSONDecodeError:
             text = data.strip()
             if text == b"[DONE]":
-                if not self.end_mark:
-                    self.end_mark = True
-                    self._on_milestone()
+                self._note_end()
             elif text:
                 self.malformed_events += 1
             return
@@ -148,8 +151,15 @@ class Judgement:
             self._tally.add(meaning)
             if meaning.finish_reason is not None and self.finish_reason not in _GIVEN_UP:
                 self.finish_reason = meaning.finish_reason
-        elif meaning.error is not None and self.error is None:
+        if meaning.error is not None and self.error is None:
             self.error = meaning.error
+        if meaning.ends:
+            self._note_end()
+
+    def _note_end(self) -> None:
+        if not self.end_mark:
+            self.end_mark = True
+            self._on_milestone()
 
     def _note_output(self, meaning: Meaning, stamp_ns: int) -> None:
         self.output_events += 1
@@ -250,7 +260,7 @@ class Judgement:
         """A JSON answer in one piece: its output is there at the end, and no time to a first token is
         known."""
         try:
-            meaning = meaning_of(orjson.loads(bytes(self._plain)))
+            meaning = self._meaning_of(orjson.loads(bytes(self._plain)), False)
         except orjson.JSONDecodeError:
             return
         if meaning is None:

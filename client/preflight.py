@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from client.clock import monotonic_ns
 from client.completion import Request, complete
-from client.dialects import chat_body
+from client.endpoints import request_body
 from client.model_list import models_served
 from client.notices import Answered, notices_of
 from client.reader import ConnectionPool
@@ -34,7 +34,7 @@ _HINTS_AT_OTHER_SCHEME = {
     True: frozenset({"connect_timeout", "connection_lost"}),
     False: frozenset({"malformed_response", "connection_lost"}),
 }
-_LENGTHS = frozenset({"max_tokens", "min_tokens"})
+_LENGTHS = frozenset({"max_tokens", "max_completion_tokens", "max_output_tokens", "min_tokens"})
 _MODELS_LIMIT_S = 5.0
 
 
@@ -70,15 +70,18 @@ def preflight(
 ) -> Preflight:
     """Send one completion of ASKED_TOKENS tokens, and after it one GET of the list of models; judge both.
 
-    `dialect`, `stream` and `extra` are those of the load (see dialects.chat_body; lengths in `extra` are left
-    out); `key_variables` names the environment variables that the remedy for a missing key shall tell. Blocks
-    this greenlet, at the longest for the limits. Raises nothing for what the server does.
+    `dialect`, `stream` and `extra` are those of the load (see endpoints.request_body; lengths in `extra` are
+    left out); `key_variables` names the environment variables that the remedy for a missing key shall tell.
+    Blocks this greenlet, at the longest for the limits. Raises nothing for what the server does.
     """
     limits = limits or Limits()
     fields = {name: value for name, value in (extra or {}).items() if name not in _LENGTHS}
     pool = ConnectionPool(target, connect_limit_s=limits.connect_s, tls_context=tls_context)
+    body = request_body(
+        target.endpoint, target.model, _PROMPT, ASKED_TOKENS, stream=stream, dialect=dialect, extra=fields
+    )
     request = Request(
-        body=chat_body(target.model, _PROMPT, ASKED_TOKENS, stream, dialect, fields),
+        body=body,
         request_id=f"preflight-{secrets.token_hex(6)}",
         name="preflight",
         asked_output_tokens=ASKED_TOKENS,

@@ -167,8 +167,9 @@ _TABLE: tuple[Refusal, ...] = (
     Refusal(
         "no_endpoint",
         lambda seen: seen.status in _NO_COMPLETION_HERE,
-        "there is no chat completions endpoint at {url} (HTTP {status}{said})",
-        "Correct the path in --host: the address up to /v1, as the server's documentation gives it",
+        "there is no {endpoint} endpoint at {url} (HTTP {status}{said})",
+        "Correct the path in --host: the address up to /v1, as the server's documentation gives it; or choose"
+        " another --endpoint",
     ),
     Refusal(
         "backend_down",

@@ -64,6 +64,7 @@ class Seen:
             "port": target.port,
             "place": target.authority,
             "model": target.model,
+            "endpoint": target.endpoint,
             "status": record.status,
             "said": f": {self.said}" if self.said else "",
             "class": failure_class(self.failed).meaning if self.failed else "",

@@ -7,29 +7,34 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import SplitResult, urlsplit
 
+from client.endpoints import ENDPOINTS, Endpoint
+
 _VERSION = re.compile(r"v\d+\w*")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-_ENDPOINT = "/chat/completions"
 _MODELS = "/models"
 _OURS = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding"})
 
 
 @dataclass(frozen=True)
 class Target:
-    """A server's chat completions endpoint and what every request to it carries.
+    """A server's completions endpoint and what every request to it carries.
 
     `base_url` may come with or without `/v1`, trailing slashes, a path of its own, or the whole endpoint;
-    without a scheme it is http. `url` is what is really called. The key and the headers stay out of `repr`.
-    Raises ValueError, with what to change, for a URL or a header that cannot be used.
+    without a scheme it is http. `endpoint` is a name of endpoints.ENDPOINTS. `url` is what is really called.
+    The key and the headers stay out of `repr`. Raises ValueError, with what to change, for a URL, an endpoint
+    or a header that cannot be used.
     """
 
     base_url: str
     model: str
     api_key: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    endpoint: str = "chat"
 
     def __post_init__(self) -> None:
+        if self.endpoint not in ENDPOINTS:
+            raise ValueError(f"{self.endpoint!r} is no endpoint: give one of {', '.join(ENDPOINTS)}")
         try:
             parts = self._parts()
             usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -42,6 +47,12 @@ class Target:
             )
         if parts.username is not None:
             raise ValueError("the address holds a user name: give the key as api_key or in a header instead")
+        named = _endpoint_in(parts.path)
+        if named is not None and named.name != self.endpoint:
+            raise ValueError(
+                f"the address ends in {named.path}, but the endpoint asked for is {self.endpoint}: leave"
+                f" {named.path} out, or ask for the endpoint {named.name}"
+            )
         for name, value in self.all_headers().items():
             if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
                 raise ValueError(f"header {name!r} or its value holds characters that HTTP does not allow")
@@ -67,7 +78,7 @@ class Target:
     @property
     def path(self) -> str:
         """The endpoint's path with the query, if the address has one."""
-        return self._path_of(_ENDPOINT)
+        return self._path_of(ENDPOINTS[self.endpoint].path)
 
     @property
     def models_path(self) -> str:
@@ -76,8 +87,9 @@ class Target:
 
     def _path_of(self, endpoint: str) -> str:
         parts = self._parts()
-        path = re.sub(r"/{2,}", "/", parts.path).rstrip("/")
-        path = path.removesuffix(_ENDPOINT)
+        path = _plain_path(parts.path)
+        if named := _endpoint_in(path):
+            path = path.removesuffix(named.path)
         if not _VERSION.fullmatch(path.rpartition("/")[2]):
             path += "/v1"
         return f"{path}{endpoint}" + (f"?{parts.query}" if parts.query else "")
@@ -137,6 +149,16 @@ class Target:
         return "\r\n".join([*lines, ""]).encode("latin-1")
 
 
+def _plain_path(path: str) -> str:
+    return re.sub(r"/{2,}", "/", path).rstrip("/")
+
+
+def _endpoint_in(path: str) -> Endpoint | None:
+    """The endpoint whose whole path an address holds; the longest, for one path ends in another."""
+    found = [row for row in ENDPOINTS.values() if _plain_path(path).endswith(row.path)]
+    return max(found, key=lambda row: len(row.path), default=None)
+
+
 def _without_password(url: str) -> str:
     return re.sub(r"//[^/@]*@", "//…@", url)
 
@@ -155,7 +177,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One request, ready to send: the JSON body (see dialects.chat_body) and what its record repeats.
+    """One request, ready to send: the JSON body (see endpoints.request_body) and what its record repeats.
 
     `scheduled_at_s` counts from the run's start moment; `stream` is what the body asks for.
     """

@@ -25,6 +25,7 @@ class Assignment:
     workers: int
     target: str
     model: str
+    endpoint: str
     dialect: str
     connections: str
     stream: bool
@@ -61,6 +62,7 @@ def assignment_for(plan: Plan, run_id: str, user_class: str, worker: int, worker
         workers=workers,
         target=settings.target,
         model=settings.model,
+        endpoint=settings.endpoint,
         dialect=settings.dialect,
         connections=settings.connections,
         stream=settings.stream,

@@ -97,7 +97,7 @@ class Conductor:
         """The plan that these options ask for. Raises a key of NO_RUN."""
         settings = read_settings(options, host, shape)
         check_slo(settings.slo)
-        try_prompt(the_speaker(self._environment.user_classes), self._environment)
+        try_prompt(the_speaker(self._environment.user_classes), self._environment, settings.endpoint)
         for name in SHAPES[settings.shape].unread(settings.shape_settings):
             flag = f"--{name.removesuffix('_s').replace('_', '-')}"
             logger.warning("%s means nothing to the shape %s", flag, settings.shape)

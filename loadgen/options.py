@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from client.dialects import DIALECTS
+from client.endpoints import ENDPOINTS
 from loadgen.probes import parse_probes
 from loadgen.texts import number, positive, ratio, seconds, some_seconds, whole, yes
 from shapes import SHAPES
@@ -193,6 +194,13 @@ OPTIONS: tuple[Option, ...] = (
         "60",
         "longest answer, tokens",
         "Longest answer in tokens, in the same forms; see also --dialect",
+    ),
+    Option(
+        "--endpoint",
+        "chat",
+        "which of the server's endpoints is called",
+        "Endpoint that is called: " + ", ".join(f"{name}: {row.path}" for name, row in ENDPOINTS.items()),
+        choices=tuple(ENDPOINTS),
     ),
     Option(
         "--dialect",

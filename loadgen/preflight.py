@@ -35,7 +35,7 @@ def check_target(
     time limits. Raises PreflightRefused.
     """
     try:
-        target = Target(settings.target, settings.model, api_key())
+        target = Target(settings.target, settings.model, api_key(), endpoint=settings.endpoint)
     except ValueError as error:
         raise PreflightRefused(str(error)) from error
     require_confirmation(target.host, confirmed_host, resolve)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, cast
 
 from client.completion import Completion, Finished, Limits, Request, Target, arm
-from client.dialects import chat_body
+from client.endpoints import Prompt, request_body
 from client.reader import ConnectionPool
 from loadgen.arrival import Arrival
 from loadgen.assignment import Assignment
 from loadgen.options import api_key
 from loadgen.prompts import synthetic_prompt
 from runlog.record import RequestRecord
-
-Prompt = str | Sequence[Mapping[str, object]]
-"""The user's text, or a list of messages."""
 
 PromptOf = Callable[[Arrival, str], Prompt]
 """What a user makes of an arrival and the run's id."""
@@ -59,14 +56,15 @@ class StreamSender:
             stall_s=assignment.stall_limit_s,
             total_s=assignment.total_limit_s,
         )
-        target = Target(assignment.target, assignment.model, api_key())
+        target = Target(assignment.target, assignment.model, api_key(), endpoint=assignment.endpoint)
         connections = cast(Literal["reuse", "fresh"], assignment.connections)
         self._pool = ConnectionPool(target, connections=connections, connect_limit_s=self._limits.connect_s)
         self._in_flight: set[Completion] = set()
 
     def arm(self, arrival: Arrival) -> Armed:
         """Build the request; only sending remains."""
-        body = chat_body(
+        body = request_body(
+            self._assignment.endpoint,
             self._assignment.model,
             self.prompt_of(arrival, self._assignment.run_id),
             arrival.output_tokens,

@@ -38,6 +38,7 @@ class RunSettings:
     run_name: str
     runs_dir: str
     load: str = "open"
+    endpoint: str = "chat"
     cv: float | None = None
     stream: bool = True
     warmup: int = 0
@@ -105,6 +106,7 @@ def read_settings(parsed: Namespace, host: str | None, shape: str | None = None)
             run_name=values["run_name"] or shape,
             runs_dir=values["runs_dir"],
             load=values["load"],
+            endpoint=values["endpoint"],
             cv=values["cv"],
             stream=not values["no_stream"],
             warmup=values["warmup"],

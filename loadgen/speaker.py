@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from client.endpoints import Prompt, request_body
 from loadgen.arrival import Arrival
 from loadgen.options import OptionError
-from loadgen.sender import Prompt
 
 
 class Speaker(Protocol):
@@ -33,11 +33,15 @@ def the_speaker(user_classes: Sequence[Any]) -> Any:
     )
 
 
-def try_prompt(speaker: Any, environment: Any) -> None:
-    """Make one prompt, so that a mistake in it is found before any load. Raises OptionError."""
+def try_prompt(speaker: Any, environment: Any, endpoint: str = "chat") -> None:
+    """Make one prompt and the request for the endpoint, so that a mistake in either is found before any load.
+
+    Raises OptionError.
+    """
     sample = Arrival(None, 0.0, "chat", input_tokens=10, output_tokens=1, prompt_seed=0, label="sample")
     try:
-        speaker(environment).prompt(sample, "sample")
+        user = speaker(environment)
+        request_body(endpoint, "sample", user.prompt(sample, "sample"), 1, extra=user.extra_body)
     except Exception as error:
         raise OptionError(
             f"{speaker.__name__}.prompt(arrival, run_id) failed with {type(error).__name__}: {error}"

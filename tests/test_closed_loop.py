@@ -285,6 +285,7 @@ def stream_sender(url: str, kept: list[Finished], stream: bool = True) -> Iterat
         workers=1,
         target=url,
         model="sim-llm",
+        endpoint="chat",
         dialect="openai",
         connections="reuse",
         stream=stream,

@@ -18,7 +18,7 @@ import pytest
 
 from client.clock import monotonic_ns
 from client.completion import Finished, Limits, Request, Target, arm, complete
-from client.dialects import chat_body
+from client.endpoints import request_body
 from client.reader import ConnectionPool
 from runlog.failures import failure_class
 from tests.byte_server import (
@@ -45,7 +45,7 @@ def ask(
     """One completion; its record's times count from just before."""
     pool = pool or ConnectionPool(Target(server.url, "m", api_key=KEY))
     request = Request(
-        body=chat_body("m", PROMPT, 5, stream=stream),
+        body=request_body("chat", "m", PROMPT, 5, stream=stream),
         request_id="r-1",
         arrival=3,
         scheduled_at_s=0.0,
@@ -612,7 +612,7 @@ def test_what_is_sent_and_what_the_record_repeats() -> None:
     with ByteServer([STREAM_HEAD, *map(chunk, WHOLE), LAST_CHUNK]) as server:
         pool = ConnectionPool(Target(server.url + "/v1/", "m", api_key=KEY))
         request = Request(
-            body=chat_body("m", PROMPT, 5, dialect="vllm"),
+            body=request_body("chat", "m", PROMPT, 5, dialect="vllm"),
             request_id="run-7",
             arrival=7,
             segment=1,

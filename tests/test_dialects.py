@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.dialects import DIALECTS, Meaning, Usage, UsageTally, chat_body, meaning_of, usage_of
+from client.dialects import DIALECTS
+from client.endpoints import request_body
+from client.meaning import Meaning, Usage, UsageTally, meaning_of, usage_of
 from client.redact import told
 from client.server_errors import ServerError, error_of, error_of_body, is_rejection, retry_after_s
 from client.target import Limits, Target
@@ -183,14 +185,14 @@ def test_retry_after() -> None:
 
 @pytest.mark.parametrize("name", DIALECTS)
 def test_bodies_of_every_dialect(name: str) -> None:
-    body = orjson.loads(chat_body("m", "hi", 8, dialect=name, extra={"temperature": 0}))
+    body = orjson.loads(request_body("chat", "m", "hi", 8, dialect=name, extra={"temperature": 0}))
     assert body["messages"] == [{"role": "user", "content": "hi"}]
     assert body["stream_options"] == {"include_usage": True}
     assert (body["max_tokens"], body["temperature"]) == (8, 0)
     assert body.get("ignore_eos", False) is (name in ("vllm", "sglang", "llama.cpp"))
     assert body.get("min_tokens") == (8 if name in ("vllm", "sglang") else None)
     whole = orjson.loads(
-        chat_body("m", [{"role": "user", "content": "hi"}], None, stream=False, dialect=name)
+        request_body("chat", "m", [{"role": "user", "content": "hi"}], None, stream=False, dialect=name)
     )
     assert whole == {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": False}
 
@@ -274,9 +276,9 @@ def test_heads_and_headers() -> None:
 def test_error_texts_hold_neither_keys_nor_prompts_and_are_short() -> None:
     target = Target("http://h", "m", api_key="sk-test-123", headers={"api-key": "abcdef99"})
     prompt = "the quick brown fox jumps over the lazy dog by the river"
-    body = chat_body("m", prompt, 8)
+    body = request_body("chat", "m", prompt, 8)
     text = told(f"key sk-test-123 or abcdef99 refused: input was '{prompt}', too long", target, body)
     assert text == "key <key> or <key> refused: input was '…', too long"
     assert told("x " * 400, target, body) == ("x " * 100)[:199] + "…"
-    assert told("short echo: hi you", target, chat_body("m", "hi you", 8)) == "short echo: …"
+    assert told("short echo: hi you", target, request_body("chat", "m", "hi you", 8)) == "short echo: …"
     assert told("nothing in common", target, b"not json") == "nothing in common"

@@ -42,8 +42,15 @@ class Bad(Good):
         return "hello"
 
 
+class Picture(Good):
+    def prompt(self, arrival: object, run_id: str) -> list[dict[str, object]]:  # type: ignore[override]
+        return [{"role": "user", "content": [{"type": "image_url"}]}]
+
+
 def test_a_mistake_in_an_own_prompt_is_told_before_any_load() -> None:
     try_prompt(Good, None)
+    with pytest.raises(OptionError, match="the completions endpoint takes text only"):
+        try_prompt(Picture, None, "completions")
     with pytest.raises(OptionError, match=r"Bad.prompt\(arrival, run_id\) failed with TypeError"):
         try_prompt(Bad, None)
 

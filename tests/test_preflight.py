@@ -18,7 +18,7 @@ import pytest
 from client import preflight as client_preflight
 from client.clock import monotonic_ns
 from client.completion import Request, complete
-from client.dialects import chat_body
+from client.endpoints import request_body
 from client.model_list import read_model_list
 from client.notices import NOTICES
 from client.preflight import Preflight, preflight
@@ -402,7 +402,7 @@ def test_every_refusal_has_texts_of_its_own_and_names_only_known_facts() -> None
     with ByteServer([NO_MODELS]) as server:
         target = Target(server.url, "m")
         pool = ConnectionPool(target)
-        request = Request(body=chat_body("m", "hi", 1), request_id="r-1")
+        request = Request(body=request_body("chat", "m", "hi", 1), request_id="r-1")
         facts = Seen(target, SHORT, complete(pool, request, start_ns=monotonic_ns())).facts()
         pool.close()
     lines = [row.line(facts) for row in REFUSALS.values()]
@@ -516,6 +516,7 @@ def settings_for(url: str, **changes: object) -> RunSettings:
         "seed": 1,
         "input_lengths": parse_lengths("150"),
         "output_lengths": parse_lengths("60"),
+        "endpoint": "chat",
         "dialect": "openai",
         "slo": "",
         "drain_s": 1.0,
