@@ -1,4 +1,4 @@
-"""Where every request went: counts, throughput, failures, tokens, and the load generator's own error."""
+"""Where every request went: counts, throughput, failures and tokens."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.load import Run
-from analysis.metrics import distribution
 from analysis.trust import recorded_twice
-from analysis.validity import CheckResult
 from runlog.failures import failure_class
 from runlog.record import OUTCOMES
 
@@ -117,29 +115,3 @@ def tokens(load: pd.DataFrame) -> dict[str, Any]:
         "cached_input_ratio": float(done.loc[cached, "cached_tokens"].sum()) / inputs if inputs else None,
         "delivered_by_unsuccessful": int(load.loc[load["outcome"] != "succeeded", "output_tokens"].sum()),
     }
-
-
-def own_error(run: Run, checks: list[CheckResult]) -> dict[str, Any]:
-    """How wrong the load generator itself was."""
-    load, workers = run.load, run.info.workers
-    lag_limit_s = next(row.limit for row in checks if row.name == "send lag, gross")
-    return {
-        "send_lag_s": _lags(load["send_lag_s"]),
-        "sent_in_time_limit_s": lag_limit_s,
-        "read_lag_s": _lags(load["read_lag_s"]),
-        "stamps": value_counts(load["stamp"]),
-        "connections": value_counts(load["connection"]),
-        "workers": len(workers),
-        "cpu_peak_ratio": _most([row.cpu_peak_ratio for row in workers]),
-        "loop_lag_p99_s": _most([row.loop_lag_p99_s for row in workers]),
-        "clock_uncertainty_s": _most([row.clock_uncertainty_s for row in workers]),
-    }
-
-
-def _lags(column: pd.Series[Any]) -> dict[str, float | None]:
-    row = distribution(column.to_numpy(dtype=float))
-    return {"p50": row.quantiles["p50"].value, "p99": row.quantiles["p99"].value, "max": row.max}
-
-
-def _most(values: list[float | None]) -> float | None:
-    return max((value for value in values if value is not None), default=None)

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from runlog.client_load import CLIENT_LOAD_CSV, CLIENT_LOAD_KINDS
 from runlog.failures import failure_class
 from runlog.folder import (
     EVENT_COLUMNS,
@@ -56,7 +57,7 @@ class Run:
 
     `requests` has the columns of runlog.record plus those of `derive`; floats are seconds (NaN = unknown),
     whole numbers are nullable Int64, texts are str. `schedule` has SCHEDULE_KINDS' columns, `events`
-    EVENT_KINDS'.
+    EVENT_KINDS', `client_load` CLIENT_LOAD_KINDS' (no rows in a folder without it).
     """
 
     folder: Path
@@ -64,6 +65,7 @@ class Run:
     requests: pd.DataFrame
     schedule: pd.DataFrame
     events: pd.DataFrame
+    client_load: pd.DataFrame
     notices: list[str] = field(default_factory=list)
 
     @cached_property
@@ -145,8 +147,9 @@ def load_run(folder: Path | str) -> Run:
         folder / SCHEDULE_CSV, SCHEDULE_KINDS, notices, missing="the load cannot be checked"
     )
     events = _read_optional(folder / EVENTS_CSV, EVENT_KINDS, notices)
+    client_load = _read_optional(folder / CLIENT_LOAD_CSV, CLIENT_LOAD_KINDS, notices)
     _notice_gaps(folder, requests, notices)
-    return Run(folder, info, derive(requests), schedule, events, notices)
+    return Run(folder, info, derive(requests), schedule, events, client_load, notices)
 
 
 def derive(requests: pd.DataFrame) -> pd.DataFrame:

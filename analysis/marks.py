@@ -1,4 +1,4 @@
-"""Marks on the time line: bursts with what followed them, and events."""
+"""Marks on the time line: bursts with what followed them, client-bound windows, and events."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from analysis.wording import TEXT
 MOST_NOTED_BURSTS = 16
 MOST_MARKED_BURSTS = 300
 MOST_MARKED_EVENTS = 100
+MOST_CLIENT_BOUND = 300
 LONGEST_HOVER = 160
 ALWAYS_MARKED = ("worker_lost", "amendment")
 
@@ -64,6 +65,58 @@ def _mark(burst: Mapping[Any, Any]) -> str:
     if burst["at_least_s"] > 0:
         return TEXT["mark_censored"].format(time=seconds(burst["at_least_s"]))
     return TEXT["mark_not_seen"]
+
+
+def mark_client_bound(figure: go.Figure, windows: pd.DataFrame, axis: str, legend: str) -> None:
+    """A hatched band in the row of `axis` over each window, and a plain grey one through all rows.
+
+    The hatching lies on an axis of its own over that row, from 0 to 1, so that neither zooming nor a
+    logarithmic scale moves it. Of very many windows the longest are marked.
+    """
+    if windows.empty:
+        return
+    longest = (windows["end_s"] - windows["start_s"]).sort_values(ascending=False, kind="stable").index
+    shown = windows.loc[longest[:MOST_CLIENT_BOUND]].sort_values("start_s", kind="stable")
+    figure.layout.yaxis9 = {
+        "overlaying": axis,
+        "anchor": "x",
+        "range": [0, 1],
+        "fixedrange": True,
+        "visible": False,
+    }
+    figure.add_bar(
+        x=single((shown["start_s"] + shown["end_s"]) / 2),
+        y=np.ones(len(shown)),
+        width=single(shown["end_s"] - shown["start_s"]),
+        customdata=[
+            TEXT["client_bound_why"].format(
+                start=f"{row['start_s']:g}",
+                end=f"{row['end_s']:g}",
+                worker=TEXT["worker_unknown"] if np.isnan(row["worker"]) else int(row["worker"]),
+                why=row["why"],
+            )
+            for row in shown.astype({"worker": "float64"}).to_dict("records")
+        ],
+        marker={
+            "color": "rgba(0,0,0,0)",
+            "line": {"width": 0},
+            "pattern": {
+                "shape": "/",
+                "fgcolor": "var(--client-bound)",
+                "bgcolor": "rgba(0,0,0,0)",
+                "size": 9,
+                "solidity": 0.14,
+            },
+        },
+        name=TEXT["bars_client_bound"],
+        yaxis="y9",
+        legend=legend,
+        hovertemplate="%{customdata}<extra></extra>",
+    )
+    across = {"type": "rect", "xref": "x", "yref": "paper", "y0": 0, "y1": 1, "layer": "below"}
+    fill = {"fillcolor": "var(--client-bound)", "opacity": 0.12, "line_width": 0}
+    shapes = [{**across, **fill, "x0": row.start_s, "x1": row.end_s} for row in shown.itertuples()]
+    figure.update_layout(shapes=[*figure.layout.shapes, *shapes])
 
 
 def mark_events(figure: go.Figure, events: pd.DataFrame, axis: str, legend: str) -> None:

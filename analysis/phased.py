@@ -15,6 +15,7 @@ from analysis.metrics import BY_KEY, distribution, values_of
 from analysis.phases import PHASES, label_phases
 
 BURST_COLUMNS = ("start_s", "end_s", "recovery_s", "at_least_s", "observed_s")
+CLIENT_BOUND_COLUMNS = ("start_s", "end_s", "worker", "why")
 
 
 def labelled(run: Run, summary: Mapping[str, Any]) -> pd.DataFrame:
@@ -31,6 +32,12 @@ def labelled(run: Run, summary: Mapping[str, Any]) -> pd.DataFrame:
 def burst_frame(summary: Mapping[str, Any]) -> pd.DataFrame:
     """The bursts as a frame of BURST_COLUMNS, unknown as NaN."""
     return pd.DataFrame(summary["bursts"], columns=BURST_COLUMNS).astype(float)
+
+
+def client_bound_frame(summary: Mapping[str, Any]) -> pd.DataFrame:
+    """The windows in which the load generator was the bottleneck, as a frame of CLIENT_BOUND_COLUMNS."""
+    frame = pd.DataFrame(summary["own_error"]["client_bound"]["windows"], columns=CLIENT_BOUND_COLUMNS)
+    return frame.astype({"start_s": "float64", "end_s": "float64", "worker": "float64"})
 
 
 def lead_metric(summary: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from analysis import sections_detail, sections_load, sections_main
+from analysis import sections_client, sections_detail, sections_load, sections_main
 from analysis.answer import header
 from analysis.load import Run
 from analysis.page import Section, page
@@ -27,6 +27,7 @@ SECTIONS: tuple[Callable[[Run, Mapping[str, Any]], Section | None], ...] = (
     sections_detail.failures,
     sections_detail.slowest,
     sections_detail.checks,
+    sections_client.load_generator,
     sections_detail.settings,
     sections_detail.terms,
 )

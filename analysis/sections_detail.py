@@ -21,7 +21,6 @@ from analysis.wording import OUTCOME, TEXT, WHOSE
 MOST_TEXTS = 50
 MOST_SLOW = 10
 LONGEST_TEXT = 300
-MOST_WORKERS = 64
 
 _SECRET_OPTION = re.compile(r"(?i)api[-_]?key|secret|password|authorization|bearer")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
@@ -162,7 +161,7 @@ def in_unit(value: Any, unit: str) -> str:
 
 
 def settings(run: Run, summary: Mapping[str, Any]) -> Section:
-    """What was run, how to run it again, and who ran it."""
+    """What was run and how to run it again."""
     info = run.info
     facts: list[tuple[str, str]] = [
         ("run", info.run_id),
@@ -198,7 +197,7 @@ def settings(run: Run, summary: Mapping[str, Any]) -> Section:
         options = [(name, _option(name, value)) for name, value in sorted(info.options.items())]
         inner = table(TEXT["options_head"].split("|"), options, wide=(1,), caption=TEXT["options"])
         parts.append(element("details", element("summary", TEXT["options"]), inner))
-    return Section("settings", TEXT["settings"], join([*parts, _workers(run)]))
+    return Section("settings", TEXT["settings"], join(parts))
 
 
 def _load_fact(run: Run, summary: Mapping[str, Any]) -> str:
@@ -214,34 +213,6 @@ def _outside_fact(counts: Mapping[str, int]) -> str:
     if not counts["probes"] + counts["warmups"]:
         return ""
     return TEXT["outside_fact"].format(probes=count(counts["probes"]), warmups=count(counts["warmups"]))
-
-
-def _workers(run: Run) -> Html:
-    workers = run.info.workers
-    if not workers:
-        return Html("")
-    rows: list[tuple[object, ...]] = [
-        (
-            noted(str(worker.index), f"{worker.host}, pid {worker.pid}"),
-            count(worker.planned),
-            count(worker.kept),
-            percent(worker.cpu_peak_ratio),
-            seconds(worker.loop_lag_p99_s),
-            seconds(worker.clock_uncertainty_s),
-            TEXT["not_lost"] if worker.lost_at_s is None else seconds(worker.lost_at_s),
-        )
-        for worker in workers[:MOST_WORKERS]
-    ]
-    if len(workers) > MOST_WORKERS:
-        rows.append((TEXT["others"], count(len(workers) - MOST_WORKERS), "", "", "", "", ""))
-    return join(
-        [
-            element("h3", TEXT["workers"]),
-            table(
-                TEXT["workers_head"].split("|"), rows, numeric=range(1, 7), caption=TEXT["workers_caption"]
-            ),
-        ]
-    )
 
 
 def repeatable(command: Sequence[str]) -> str:

@@ -13,8 +13,9 @@ from analysis.load import Run
 from analysis.metrics import BY_KEY
 from analysis.numbers import UNKNOWN, count, known, percent, plain, seconds
 from analysis.page import Html, Section, element, figure, join, noted, table
-from analysis.phased import burst_frame, by_phase, labelled, lead_metric
+from analysis.phased import burst_frame, by_phase, client_bound_frame, labelled, lead_metric
 from analysis.phases import PHASES
+from analysis.sections_client import sending_words
 from analysis.time_line import MOST_DOTS, time_line
 from analysis.wording import TEXT
 
@@ -37,12 +38,15 @@ def over_time(run: Run, summary: Mapping[str, Any]) -> Section:
         closed=run.closed,
         probes=run.probes,
         events=run.events,
+        client_bound=client_bound_frame(summary),
     )
     caption = [TEXT["time_line_caption"]]
     if answered > MOST_DOTS:
         caption.append(TEXT["thinned"].format(shown=count(MOST_DOTS), all=count(answered)))
     if len(run.probes):
         caption.append(TEXT["probes_caption"])
+    if summary["own_error"]["client_bound"]["windows"]:
+        caption.append(TEXT["client_bound_caption"])
     if len(run.events):
         caption.append(TEXT["events_caption"])
     height = int(made.layout.height)
@@ -55,7 +59,7 @@ def bursts(run: Run, summary: Mapping[str, Any]) -> Section:
     rows = summary["bursts"]
     if not rows:
         return Section("bursts", TEXT["bursts"], element("p", TEXT["no_bursts"]))
-    parts, figures = [_recovery_words(summary), _burst_table(summary)], {}
+    parts, figures = [_recovery_words(summary), sending_words(summary), _burst_table(summary)], {}
     made = bursts_aligned(labelled(run, summary), burst_frame(summary), limit_of(summary, "ttft_s"))
     if len(rows) > 1 and any(np.isfinite(line.y).sum() > 1 for line in made.data):
         caption = TEXT["aligned_caption"]

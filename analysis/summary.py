@@ -21,12 +21,14 @@ from analysis.burstiness import burstiness
 from analysis.levels import levels
 from analysis.load import Run
 from analysis.metrics import METRICS, Distribution, adjusted_values_of, distribution, values_of
+from analysis.own_error import burst_sending, own_error
 from analysis.phases import PHASES, Window, burst_windows, inside, label_phases
 from analysis.recovery import Recoveries, median_recovery_s, recoveries
 from analysis.slo import Attainment, Judged, Slo, SloError, attainment, judge, parse_slo, percentile_result
+from analysis.trust import Evidence
 from analysis.unmeasured import why_unmeasured
 from analysis.users import Occupancy
-from analysis.validity import CheckResult, run_checks, verdict, warnings
+from analysis.validity import CheckResult, judged_checks, verdict, warnings
 from runlog.exit_codes import ExitCode, first_of
 from runlog.folder import SUMMARY_JSON, write_text_atomically
 
@@ -49,7 +51,8 @@ def summarize(run: Run, slo_text: str | None = None) -> dict[str, Any]:
     phase = label_phases(
         load["arrived_at_s"].to_numpy(), bursts, [row.affected_until_s for row in recovered.bursts]
     )
-    checks = run_checks(run, bursts)
+    evidence = Evidence(run, bursts)
+    checks = judged_checks(evidence)
     joint = judge(load, slo.attained_by) if slo else None
     judged = _slo(run, slo, joint, phase, bursts) if slo and joint else None
     outcome, reasons = verdict(checks)
@@ -89,6 +92,7 @@ def summarize(run: Run, slo_text: str | None = None) -> dict[str, Any]:
                     "watched_too_short": row.watched_too_short,
                     "attainment": _attainment_in(load, joint, (row.start_s, row.end_s)),
                     "in_flight": occupancy.reached_in_burst((row.start_s, row.end_s)),
+                    "sending": burst_sending(run, (row.start_s, row.end_s)),
                 }
                 for row in recovered.bursts
             ],
@@ -99,7 +103,7 @@ def summarize(run: Run, slo_text: str | None = None) -> dict[str, Any]:
             "failures": accounts.failures(load),
             "finish_reasons": accounts.value_counts(load["finish_reason"]),
             "tokens": accounts.tokens(load),
-            "own_error": accounts.own_error(run, checks),
+            "own_error": own_error(evidence),
         }
     )
     return summary

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from analysis import table_client as client
 from analysis.numbers import UNKNOWN, percent, plain, seconds
 
 WIDTH = 110
@@ -47,6 +48,7 @@ def side_by_side(summaries: Sequence[Summary]) -> str:
             columns = wider
         blocks.append(_block(lines, columns, label_width))
         taken += len(columns)
+    blocks += [told for summary in summaries if (told := client.bound_lines(summary, name(summary)))]
     blocks += [level_table(summary, name(summary)) for summary in summaries if summary["levels"]]
     return "\n\n".join(blocks)
 
@@ -286,7 +288,15 @@ ROWS: tuple[Row, ...] = (
     Row("CV asked / sent", _asked_and_sent(lambda side: side["cv"]), opens_block=True),
     Row("IDC(1 s) asked / sent", _asked_and_sent(lambda side: side["idc"].get("1"))),
     Row("peak/mean, 1 s, asked / sent", _asked_and_sent(lambda side: side["peak_over_mean"].get("1"))),
-    Row("send lag p99", lambda summary: seconds(summary["own_error"]["send_lag_s"]["p99"]), opens_block=True),
+    Row("client-bound seconds", client.bound, opens_block=True),
+    Row("send lag p50 / p99 / max", client.lags("send_lag_s")),
+    Row("read lag p50 / p99 / max", client.lags("read_lag_s")),
+    Row("receive stamps", client.stamps),
+    Row("receives with several events", client.crowded),
+    Row("loop lag p99 / max", client.loop_lag),
+    Row("worker CPU peak / mean", client.cpu),
+    Row("connections", client.connections),
+    Row("connecting p50 / p99 / max", client.lags("connect_s")),
 )
 
 LEVEL_COLUMNS: dict[str, Callable[[Summary], str]] = {

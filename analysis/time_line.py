@@ -17,7 +17,7 @@ import plotly.graph_objects as go
 
 from analysis import series
 from analysis.charts import LEGEND, LINES, LOG_SECONDS, PHASES, blank_figure, limit_line, single
-from analysis.marks import mark_bursts, mark_events
+from analysis.marks import mark_bursts, mark_client_bound, mark_events
 from analysis.wording import TEXT
 
 MOST_DOTS = 5000
@@ -39,13 +39,15 @@ def time_line(
     closed: bool = False,
     probes: pd.DataFrame | None = None,
     events: pd.DataFrame | None = None,
+    client_bound: pd.DataFrame | None = None,
 ) -> go.Figure:
     """Load, requests in flight, TTFT and failures over one shared time axis; bursts shaded, recovery marked.
 
     `planned` holds [at_s, req/s] points joined by straight lines, in a `closed` loop [at_s, users wanted from
     then on], which stands beside what was in flight; `asked_at_s` the scheduled moments; `ttft_limit_s` the
-    SLO's limit on TTFT, if it has one. `probes` are dots of their own, `events` have at_s, kind and text. The
-    failure row is left out when nothing failed.
+    SLO's limit on TTFT, if it has one. `probes` are dots of their own, `events` have at_s, kind and text;
+    `client_bound`, the windows in which the load generator was the bottleneck, start_s, end_s, worker and
+    why. The failure row is left out when nothing failed.
     """
     failed = requests[requests["outcome"] != "succeeded"]
     heights = {"rate": 0.24, "in_flight": 0.15, "ttft": 0.46} | ({"failures": 0.17} if len(failed) else {})
@@ -61,6 +63,8 @@ def time_line(
     if len(failed):
         _add_failures(figure, failed, duration_s, end_s)
     mark_bursts(figure, bursts)
+    if client_bound is not None:
+        mark_client_bound(figure, client_bound, AXIS["ttft"], _legend("ttft"))
     if events is not None:
         mark_events(figure, events, AXIS["in_flight"], _legend("in_flight"))
     return figure

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 
 from analysis.burstiness import counts_per_window
+from analysis.client_bound import MOST_CPU_RATIO, bound_seconds, observed_s, told
+from analysis.lumps import MOST_TINY_GAPS_RATIO
+from analysis.own_error import worker_loads
 from analysis.trust import Evidence, Finding, rounded_down
 
-MOST_CPU_RATIO = 0.90
 MOST_OWN_FAILURES_RATIO = 0.001
 MOST_CANCELLED_RATIO = 0.01
 CLOCK_OF_PEAK_GAP = 0.1
@@ -17,7 +19,7 @@ MOST_TOLD = 3
 
 def cpu(evidence: Evidence) -> Finding:
     """CPU use of the busiest worker in its busiest second, as a share of one core."""
-    workers = evidence.run.info.workers
+    workers = worker_loads(evidence.run)
     peak = max((row.cpu_peak_ratio for row in workers if row.cpu_peak_ratio is not None), default=None)
     if peak is None:
         return Finding(None, MOST_CPU_RATIO, "the workers' CPU was not measured")
@@ -26,6 +28,19 @@ def cpu(evidence: Evidence) -> Finding:
         needed = max(math.ceil(len(workers) * peak / MOST_CPU_RATIO), len(workers) + 1)
         detail += f"; use at least {needed} workers instead of {len(workers)}"
     return Finding(peak, MOST_CPU_RATIO, detail)
+
+
+def client_bound(evidence: Evidence) -> Finding:
+    """Seconds in which a worker was the bottleneck: by CPU, event loop, read lag or send lag."""
+    run, lags = evidence.run, evidence.run.load[["read_lag_s", "send_lag_s"]]
+    if run.client_load.empty and not lags.notna().to_numpy().any():
+        return Finding(None, 0, "the load generator did not say how busy or how late it was")
+    return Finding(bound_seconds(evidence.bound), 0, told(evidence.bound, observed_s(run)))
+
+
+def lumped(evidence: Evidence) -> Finding:
+    """Chunk gaps below 0.1 ms / all, and who made them."""
+    return Finding(evidence.lumps.tiny_gap_ratio, MOST_TINY_GAPS_RATIO, evidence.lumps.told)
 
 
 def own_failures(evidence: Evidence) -> Finding:

@@ -164,6 +164,23 @@ CHECKS: tuple[Check, ...] = (
         "use more workers, or other machines than the server's",
     ),
     Check(
+        "client-bound seconds",
+        "Was the load generator never the bottleneck?",
+        "s",
+        "warn",
+        ran.client_bound,
+        "use more workers, or a machine with more free cores; the time line marks these seconds",
+    ),
+    Check(
+        "lumped delivery",
+        "Did events come one at a time?",
+        "ratio",
+        "warn",
+        ran.lumped,
+        "read TPOT, which rests on the first and the last token, and not single chunk gaps",
+        scope="chunk gaps",
+    ),
+    Check(
         "own failures",
         "Was our own machine up to it (ports, files, DNS)?",
         "ratio",
@@ -217,7 +234,11 @@ CHECKS: tuple[Check, ...] = (
 
 def run_checks(run: Run, bursts: Sequence[Window]) -> list[CheckResult]:
     """Every row of CHECKS, judged."""
-    evidence = Evidence(run, bursts)
+    return judged_checks(Evidence(run, bursts))
+
+
+def judged_checks(evidence: Evidence) -> list[CheckResult]:
+    """Every row of CHECKS, judged by evidence that others look at too."""
     return [_result(check, check.find(evidence)) for check in CHECKS]
 
 

@@ -18,6 +18,8 @@ from loadgen.crew import Worker
 from loadgen.plan import Plan
 from loadgen.recorder import RecordKeeper
 from loadgen.shares import Shares
+from loadgen.watch import Second
+from runlog.client_load import ClientLoadLog
 from runlog.folder import SCHEDULE_CSV, EventLog, RunFolderError, RunInfo, create_folder, write_run_info
 from runlog.journal import JOURNAL_NAMES, JOURNALS, read_journal
 from runlog.record import OUTCOMES, RequestRecord
@@ -35,6 +37,7 @@ class Ledger:
         write_run_info(self.folder, self.info)
         self._keeper = RecordKeeper(self.folder, len(plan.schedule))
         self._events = EventLog(self.folder)
+        self._client_load = ClientLoadLog(self.folder)
         self.closed = False
 
     def started(self, started_at: str, crew: Sequence[Worker], shares: Shares) -> None:
@@ -44,7 +47,15 @@ class Ledger:
 
     def take(self, worker: Worker, batch: dict[str, Any]) -> bool:
         """Write one batch of records; False when it is written already or comes after the end."""
-        return not self.closed and self._keeper.take(worker.index, batch)
+        new = not self.closed and self._keeper.take(worker.index, batch)
+        if new:
+            self.take_seconds(worker, batch.get("seconds", ()))
+        return new
+
+    def take_seconds(self, worker: Worker, seconds: Sequence[Second]) -> None:
+        """Write how busy a worker was in some seconds of the run."""
+        if not self.closed:
+            self._client_load.add(worker.index, seconds)
 
     def note(self, at_s: float, kind: str, worker: Worker | None, text: str) -> None:
         """One line in events.csv."""

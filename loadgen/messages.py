@@ -10,8 +10,11 @@ master ─► worker   CLOCK          {number}                     "what time is
                    ACKNOWLEDGED   {run_id, batch}              records that are safe at the master
 worker ─► master   CLOCK_READ     {number, monotonic_ns, busy_with, identity}
                    READY          {run_id, note}               armed; waits for the start moment
-                   RECORDS        {run_id, batch, rows, gaps, fired, in_flight}
-                   DONE           {run_id, left, cpu_peak_ratio, loop_lag_p99_s}
+                   RECORDS        {run_id, batch, rows, gaps, fired, in_flight, seconds}
+                   DONE           {run_id, left, seconds, cpu_peak_ratio, cpu_mean_ratio,
+                                   loop_lag_p99_s, loop_lag_max_s}
+
+`seconds`: how busy the worker was in each second that ended since the last message (loadgen.watch.Second).
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class RecordSender:
     def __init__(
         self,
         send: Callable[[dict[str, Any]], None],
-        status: Callable[[], dict[str, int]],
+        status: Callable[[], dict[str, Any]],
         journal: Path,
         run_id: str,
         worker: int,

@@ -232,11 +232,18 @@ class Run:
 
     def take_done(self, worker: Worker, data: dict[str, Any]) -> None:
         worker.own_error = data
+        self._take_last_seconds(worker, data)
         worker.in_flight = 0
         if data["left"] and not worker.out:
             self._lose(worker, f"left ({data['left']})")
         worker.done = True
         self._news.set()
+
+    def _take_last_seconds(self, worker: Worker, data: dict[str, Any]) -> None:
+        try:
+            self.ledger.take_seconds(worker, data.get("seconds", ()))
+        except OSError as error:
+            self.stop(f"the run folder cannot be written: {error.strerror}")
 
     def _tell(self, worker: Worker, message: str, /, **data: Any) -> None:
         self._link.tell(worker.client_id, message, run_id=self.ledger.info.run_id, **data)

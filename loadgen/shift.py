@@ -32,7 +32,7 @@ class Shift:
         self,
         assignment: Assignment,
         make_sender: Callable[[Callable[[Finished], None]], StreamSender],
-        make_recorder: Callable[[Callable[[], dict[str, int]]], RecordSender],
+        make_recorder: Callable[[Callable[[], dict[str, Any]]], RecordSender],
         on_finished: Callable[[Finished], None],
     ) -> None:
         self.assignment = assignment
@@ -40,7 +40,8 @@ class Shift:
         self.left: str | None = None
         self._on_finished = on_finished
         self._sender = make_sender(self._keep)
-        self._watch = SelfWatch()
+        self._watch = SelfWatch(lambda: self._load.in_flight)
+        self._start_ns: int | None = None
         self._started = Event()
         self._dispatcher = Dispatcher(self._sender, assignment.duration_s, assignment.drain_s)
         self._load: Dispatcher | ClosedLoop = self._dispatcher
@@ -94,7 +95,7 @@ class Shift:
 
     def start(self, start_ns: int) -> None:
         """Set the start moment; the records of the warm-up are kept now that it is known."""
-        self._sender.start_ns = start_ns
+        self._sender.start_ns = self._start_ns = start_ns
         by_s = (self._warmed_from_ns - start_ns) / 1e9
         for end in self._warmed:
             self._keep(replace(end, record=shifted(end.record, by_s)))
@@ -113,7 +114,8 @@ class Shift:
     def run(self) -> None:
         """Send the load; returns when every request has ended."""
         self._started.wait()
-        self._watch.start()
+        if self._start_ns is not None:
+            self._watch.start(self._start_ns)
         try:
             running = [gevent.spawn(loop.run) for loop in self._loops()]
             for ended in gevent.iwait(running):
@@ -125,11 +127,8 @@ class Shift:
             self._sender.close()
 
     def own_error(self) -> dict[str, Any]:
-        """How busy and how late this process was."""
-        return {
-            "cpu_peak_ratio": self._watch.cpu_peak_ratio,
-            "loop_lag_p99_s": self._watch.loop_lag_p99_s,
-        }
+        """How busy and how late this process was: over the run, and in the seconds not told yet."""
+        return {**self._watch.totals(), "seconds": self._watch.take()}
 
     def _loops(self) -> list[Dispatcher | ClosedLoop]:
         return [self._load, *([self._probes] if self._probes else [])]
@@ -138,5 +137,10 @@ class Shift:
         self.recorder.add(finished.record, finished.gaps_f32)
         self._on_finished(finished)
 
-    def _status(self) -> dict[str, int]:
-        return {"fired": self._load.fired, "in_flight": self._load.in_flight}
+    def _status(self) -> dict[str, Any]:
+        """What goes with a batch of records; each second of the watch goes with one batch only."""
+        return {
+            "fired": self._load.fired,
+            "in_flight": self._load.in_flight,
+            "seconds": self._watch.take(),
+        }

@@ -153,7 +153,7 @@ class LoadWorker:
         sender.prompt_of, sender.extra_body = speaker.prompt, speaker.extra_body
         return sender
 
-    def _make_recorder(self, assignment: Assignment, status: Callable[[], dict[str, int]]) -> RecordSender:
+    def _make_recorder(self, assignment: Assignment, status: Callable[[], dict[str, Any]]) -> RecordSender:
         folder = Path(assignment.runs_dir) / assignment.run_id
         journal = journal_path(folder, assignment.worker, os.getpid())
         run_id = assignment.run_id

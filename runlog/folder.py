@@ -4,6 +4,7 @@
     schedule.csv   what was asked: one row per arrival
     requests.csv   what happened: one row per arrival (and per request without an arrival)
     gaps.f32       chunk gaps, little-endian float32 seconds; requests.csv says which belong to whom
+    client_load.csv    how busy each worker was, second by second (runlog.client_load)
     events.csv     at_s, kind, worker, text: lost workers, notices
     summary.json, report.html   what the analysis made of it
 
@@ -54,6 +55,8 @@ class WorkerInfo:
     clock_uncertainty_s: float | None = None
     cpu_peak_ratio: float | None = None
     loop_lag_p99_s: float | None = None
+    cpu_mean_ratio: float | None = None
+    loop_lag_max_s: float | None = None
     planned: int = 0
     kept: int = 0
     lost_at_s: float | None = None
