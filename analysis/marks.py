@@ -18,6 +18,7 @@ MOST_NOTED_BURSTS = 16
 MOST_MARKED_BURSTS = 300
 MOST_MARKED_EVENTS = 100
 MOST_CLIENT_BOUND = 300
+MOST_HOVER_LINES = 6
 LONGEST_HOVER = 160
 ALWAYS_MARKED = ("worker_lost", "amendment")
 
@@ -89,13 +90,12 @@ def mark_client_bound(figure: go.Figure, windows: pd.DataFrame, axis: str, legen
         y=np.ones(len(shown)),
         width=single(shown["end_s"] - shown["start_s"]),
         customdata=[
-            TEXT["client_bound_why"].format(
+            TEXT["client_bound_hover"].format(
                 start=f"{row['start_s']:g}",
                 end=f"{row['end_s']:g}",
-                worker=TEXT["worker_unknown"] if np.isnan(row["worker"]) else int(row["worker"]),
-                why=row["why"],
+                why="<br>".join(html.escape(why) for why in row["why"][:MOST_HOVER_LINES]),
             )
-            for row in shown.astype({"worker": "float64"}).to_dict("records")
+            for row in shown.to_dict("records")
         ],
         marker={
             "color": "rgba(0,0,0,0)",
@@ -105,7 +105,8 @@ def mark_client_bound(figure: go.Figure, windows: pd.DataFrame, axis: str, legen
                 "fgcolor": "var(--client-bound)",
                 "bgcolor": "rgba(0,0,0,0)",
                 "size": 9,
-                "solidity": 0.14,
+                "solidity": 0.1,
+                "fgopacity": 0.65,
             },
         },
         name=TEXT["bars_client_bound"],
@@ -114,7 +115,7 @@ def mark_client_bound(figure: go.Figure, windows: pd.DataFrame, axis: str, legen
         hovertemplate="%{customdata}<extra></extra>",
     )
     across = {"type": "rect", "xref": "x", "yref": "paper", "y0": 0, "y1": 1, "layer": "below"}
-    fill = {"fillcolor": "var(--client-bound)", "opacity": 0.12, "line_width": 0}
+    fill = {"fillcolor": "var(--client-bound)", "opacity": 0.1, "line_width": 0}
     shapes = [{**across, **fill, "x0": row.start_s, "x1": row.end_s} for row in shown.itertuples()]
     figure.update_layout(shapes=[*figure.layout.shapes, *shapes])
 

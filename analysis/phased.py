@@ -13,9 +13,10 @@ import pandas as pd
 from analysis.load import Run
 from analysis.metrics import BY_KEY, distribution, values_of
 from analysis.phases import PHASES, label_phases
+from analysis.wording import TEXT
 
 BURST_COLUMNS = ("start_s", "end_s", "recovery_s", "at_least_s", "observed_s")
-CLIENT_BOUND_COLUMNS = ("start_s", "end_s", "worker", "why")
+CLIENT_BOUND_COLUMNS = ("start_s", "end_s", "why")
 
 
 def labelled(run: Run, summary: Mapping[str, Any]) -> pd.DataFrame:
@@ -35,9 +36,18 @@ def burst_frame(summary: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def client_bound_frame(summary: Mapping[str, Any]) -> pd.DataFrame:
-    """The windows in which the load generator was the bottleneck, as a frame of CLIENT_BOUND_COLUMNS."""
-    frame = pd.DataFrame(summary["own_error"]["client_bound"]["windows"], columns=CLIENT_BOUND_COLUMNS)
-    return frame.astype({"start_s": "float64", "end_s": "float64", "worker": "float64"})
+    """When any worker was the bottleneck, as a frame of CLIENT_BOUND_COLUMNS: windows of several workers that
+    overlap are one, and `why` is a list with a text for each."""
+    rows: list[dict[str, Any]] = []
+    for window in summary["own_error"]["client_bound"]["windows"]:
+        worker = TEXT["worker_unknown"] if window["worker"] is None else window["worker"]
+        why = TEXT["client_bound_why"].format(worker=worker, why=window["why"])
+        if rows and window["start_s"] < rows[-1]["end_s"]:
+            rows[-1]["end_s"] = max(rows[-1]["end_s"], window["end_s"])
+            rows[-1]["why"].append(why)
+        else:
+            rows.append({"start_s": window["start_s"], "end_s": window["end_s"], "why": [why]})
+    return pd.DataFrame(rows, columns=CLIENT_BOUND_COLUMNS).astype({"start_s": "float64", "end_s": "float64"})
 
 
 def lead_metric(summary: Mapping[str, Any]) -> str:

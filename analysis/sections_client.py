@@ -78,9 +78,13 @@ def _machine_rows(own: Mapping[str, Any]) -> list[tuple[object, ...]]:
     loop = TEXT["two"].format(first=seconds(own["loop_lag_p99_s"]), second=seconds(own["loop_lag_max_s"]))
     cpu = TEXT["two"].format(first=percent(own["cpu_peak_ratio"]), second=percent(own["cpu_mean_ratio"]))
     limit = _at_most(seconds(MOST_LOOP_LAG_S))
+    windows = own["client_bound"]["windows"]
+    blocked = any(row["loop_lag_p99_s"] is not None and row["cpu_ratio"] is None for row in windows)
+    cpu_free = blocked and own["cpu_peak_ratio"] is not None and own["cpu_peak_ratio"] <= MOST_CPU_RATIO
+    cpu_says = TEXT["own_cpu_free_says" if cpu_free else "own_cpu_says"]
     return [
         (TEXT["own_loop_lag"], loop, limit, TEXT["own_loop_lag_says"].format(limit=limit)),
-        (TEXT["own_cpu"], cpu, _at_most(percent(MOST_CPU_RATIO)), TEXT["own_cpu_says"]),
+        (TEXT["own_cpu"], cpu, _at_most(percent(MOST_CPU_RATIO)), cpu_says),
         (TEXT["own_connections"], _connections(own), TEXT["no_limit"], _connecting(own)),
     ]
 

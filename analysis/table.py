@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import fill
 from typing import Any
 
 from analysis import table_client as client
@@ -48,7 +49,8 @@ def side_by_side(summaries: Sequence[Summary]) -> str:
             columns = wider
         blocks.append(_block(lines, columns, label_width))
         taken += len(columns)
-    blocks += [told for summary in summaries if (told := client.bound_lines(summary, name(summary)))]
+    told = [client.bound_words(summary, name(summary)) for summary in summaries]
+    blocks += [fill(words, WIDTH) for words in told if words]
     blocks += [level_table(summary, name(summary)) for summary in summaries if summary["levels"]]
     return "\n\n".join(blocks)
 

@@ -71,7 +71,7 @@ def connections(summary: Summary) -> str:
     return ", ".join(parts) or UNKNOWN
 
 
-def bound_lines(summary: Summary, name: str) -> str:
+def bound_words(summary: Summary, name: str) -> str:
     """The sentence on client-bound seconds of one run, under its name; "" without any."""
     found = summary["own_error"]["client_bound"]
     return f"{name}: {found['told']}" if found["windows"] else ""

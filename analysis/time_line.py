@@ -45,9 +45,9 @@ def time_line(
 
     `planned` holds [at_s, req/s] points joined by straight lines, in a `closed` loop [at_s, users wanted from
     then on], which stands beside what was in flight; `asked_at_s` the scheduled moments; `ttft_limit_s` the
-    SLO's limit on TTFT, if it has one. `probes` are dots of their own, `events` have at_s, kind and text;
-    `client_bound`, the windows in which the load generator was the bottleneck, start_s, end_s, worker and
-    why. The failure row is left out when nothing failed.
+    SLO's limit on TTFT, if it has one. `probes` are dots of their own, `events` have at_s, kind and text.
+    `client_bound`, the windows in which the load generator was the bottleneck, has start_s, end_s and why (a
+    list of texts). The failure row is left out when nothing failed.
     """
     failed = requests[requests["outcome"] != "succeeded"]
     heights = {"rate": 0.24, "in_flight": 0.15, "ttft": 0.46} | ({"failures": 0.17} if len(failed) else {})

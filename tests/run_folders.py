@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.load import SCHEDULE_KINDS
+from runlog.client_load import ClientLoadLog
 from runlog.folder import EVENT_COLUMNS, EVENTS_CSV, SCHEDULE_CSV, RecordWriter, RunInfo, write_run_info
 from runlog.record import RequestRecord
 
@@ -105,9 +106,11 @@ def write_run(
     records: Sequence[RequestRecord],
     schedule_s: Iterable[float] | None = None,
     events: Iterable[tuple[float, str, int, str]] = (),
+    client_load: Iterable[tuple[int, Sequence[float]]] = (),
     **info: Any,
 ) -> Path:
-    """Write a finished run. The schedule is that of the records unless `schedule_s` gives other times."""
+    """Write a finished run. The schedule is that of the records unless `schedule_s` gives other times;
+    `client_load` holds (worker, second of loadgen.watch)."""
     folder.mkdir(parents=True, exist_ok=True)
     if schedule_s is None:
         at_s = {r.arrival: r.scheduled_at_s for r in records if r.arrival is not None}
@@ -125,6 +128,9 @@ def write_run(
         lines = csv.writer(file)
         lines.writerow(EVENT_COLUMNS)
         lines.writerows(events)
+    log = ClientLoadLog(folder)
+    for worker, second in client_load:
+        log.add(worker, [second])
     write_run_info(folder, replace(run_info(), **info))
     return folder
 

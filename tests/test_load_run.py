@@ -31,10 +31,22 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def load(
-    tmp_path: Path, host: str, *arguments: str, workers: int = 0, env: dict[str, str] | None = None
+    tmp_path: Path,
+    host: str,
+    *arguments: str,
+    workers: int = 0,
+    env: dict[str, str] | None = None,
+    locustfile: str = "locustfiles/chat.py",
 ) -> LoadRun:
     base = ["--host", host, "--model", "m", "--runs-dir", str(tmp_path / "runs")]
-    return run_load([*base, *arguments], tmp_path / f"logs{workers}", workers=workers, limit_s=200, env=env)
+    return run_load(
+        [*base, *arguments],
+        tmp_path / f"logs{workers}",
+        workers=workers,
+        limit_s=200,
+        env=env,
+        locustfile=locustfile,
+    )
 
 
 def folder_of(run: LoadRun) -> Path:
@@ -186,3 +198,47 @@ def test_a_wrong_option_ends_with_one_line_and_code_3_and_writes_nothing(
     assert message in run.log.read_text()
     assert "Traceback" not in run.log.read_text()
     assert not (tmp_path / "runs").exists()
+
+
+SPINNING = """
+import gevent
+from client import clock
+from loadgen.users import ChatUser
+from shapes.locust_shape import ChosenShape
+
+class Chat(ChatUser):
+    def __init__(self, environment):
+        super().__init__(environment)
+        if not SPINS:
+            SPINS.append(gevent.spawn_later(3.0, spin))
+
+SPINS = []
+
+def spin():
+    end_ns = clock.monotonic_ns() + 1_500_000_000
+    while clock.monotonic_ns() < end_ns:
+        pass
+"""
+
+
+def test_the_seconds_in_which_a_worker_burnt_its_cpu_are_marked(server: str, tmp_path: Path) -> None:
+    """Field case A34: 1.5 s of spinning 3 s after the first user came; what it held up is marked."""
+    locustfile = tmp_path / "spinning.py"
+    locustfile.write_text(SPINNING)
+    arguments = ["--shape", "uniform", "--rate", "5", "--run-time", "8s", "--output-tokens", "5"]
+    run = load(tmp_path, server, *arguments, workers=1, locustfile=str(locustfile))
+    records_of(run)
+    folder = folder_of(run)
+    with open(folder / "client_load.csv", newline="") as file:
+        seconds = list(csv.DictReader(file))
+    numbers = [int(row["second"]) for row in seconds]
+    assert numbers == list(range(len(numbers)))
+    assert len(numbers) >= 8
+    own = json.loads((folder / "summary.json").read_text())["own_error"]
+    held_up = [row for row in own["client_bound"]["windows"] if (row["loop_lag_p99_s"] or 0) > 0.7]
+    assert held_up, own["client_bound"]
+    assert own["loop_lag_max_s"] > 1.0
+    assert own["cpu_mean_ratio"] > 0
+    report = (folder / "report.html").read_text()
+    assert "The load generator was the bottleneck in" in report
+    assert "hatched in the time line" in report

@@ -24,7 +24,8 @@ from analysis.report import SECTIONS, write_report
 from analysis.sections_detail import mask, repeatable
 from analysis.summary import summarize
 from analysis.table import side_by_side
-from runlog.folder import REPORT_HTML
+from analysis.wording import TEXT
+from runlog.folder import REPORT_HTML, WorkerInfo
 from runlog.record import RequestRecord
 from tests.run_folders import answered, cancelled, failed, not_sent, unstreamed, write_run
 
@@ -149,6 +150,15 @@ RUNS: dict[str, tuple[Callable[[], list[RequestRecord]], dict[str, Any]]] = {
     "salvo": (
         lambda: [answered(k, 3.0, ttft_s=0.1 + k / 10) for k in range(30)],
         {"bursts": [[3.0, 3.0]], "rate_curve": [], "shape": "salvo"},
+    ),
+    "client-bound": (
+        lambda: [answered(k, k / 10, connection="new", connect_s=0.004, worker=k % 2) for k in range(190)],
+        {
+            "target": "https://host/v1",
+            "bursts": [[3.0, 5.0]],
+            "workers": [WorkerInfo(0, "<here>", 1, loop_lag_p99_s=0.03, loop_lag_max_s=2.0)],
+            "client_load": [(k % 2, [k, 0.95, 0.1, 0.2, 3]) for k in range(2, 9)],
+        },
     ),
     "late": (lambda: [answered(k, k / 10, lag_s=0.3) for k in range(150)], {"slo": "ttft<1s"}),
     "closed, empty": (list, {"load": "closed", "users_curve": [[0, 3], [20, 0]]}),
@@ -540,3 +550,45 @@ def test_markup_is_made_by_element_alone() -> None:
         element("p", "<b>", element("i", "x"), class_='"q"')
         == '<p class="&quot;q&quot;">&lt;b&gt;<i>x</i></p>'
     )
+
+
+def test_client_bound_seconds_are_told_and_marked(tmp_path: Path) -> None:
+    records = [answered(k, k / 10, worker=k % 2) for k in range(190)]
+    busy = [(0, [k, 0.97, 0.002, 0.004, 3]) for k in (4, 5)] + [(1, [k, 0.2, 0.05, 0.06, 3]) for k in (5, 9)]
+    _, _, page = made(tmp_path, records, client_load=busy)
+    words = (
+        "the load generator was the bottleneck in 3 of 20 s: worker 0 at 4 – 6 s (CPU 97 %); "
+        "worker 1 at 5 – 6 s (loop lag p99 50 ms); worker 1 at 9 – 10 s (loop lag p99 50 ms); "
+        "figures of these seconds are not the server's"
+    )
+    assert page.text.count(words) == 2  # on top and among the checks
+    assert words[1:] + "." in page.text  # the section's own sentence
+    source = next(text for found, text in page.scripts if found.get("id") == "figure-time_line")
+    (bars,) = [line for line in json.loads(source)["data"] if line.get("name") == TEXT["bars_client_bound"]]
+    assert bars["type"] == "bar"
+    assert len(bars["customdata"]) == 2  # worker 1's 5 - 6 s lies within worker 0's window
+    assert "worker 0: CPU 97 %<br>worker 1: loop lag p99 50 ms" in bars["customdata"][0].replace(
+        "\\u003c", "<"
+    )
+
+
+def test_a_run_whose_client_kept_up_has_no_such_mark(tmp_path: Path) -> None:
+    _, _, page = made(
+        tmp_path, [answered(k, k / 10) for k in range(190)], client_load=[(0, [4, 0.2, 0.002, 0.003, 1])]
+    )
+    source = next(text for found, text in page.scripts if found.get("id") == "figure-time_line")
+    assert TEXT["bars_client_bound"] not in source
+    assert "The load generator was the bottleneck in none of 20 s." in page.text
+
+
+def test_how_exactly_a_burst_left_is_told_with_this_runs_figures(tmp_path: Path) -> None:
+    salvo = [answered(k, 3.0, lag_s=0.004 + k / 1000, connection="new", connect_s=0.004) for k in range(30)]
+    _, _, page = made(tmp_path / "a", salvo, bursts=[[3.0, 3.0]], shape="salvo", target="https://host/v1")
+    assert "planned for one moment, the burst's requests left within 29 ms." in page.text
+    assert (
+        "100 % of the run's requests opened a connection of their own, with TLS, which took 4 ms" in page.text
+    )
+    kept = [answered(k, 3.0 + k / 10, lag_s=0.002) for k in range(20)]
+    _, _, page = made(tmp_path / "b", kept, bursts=[[3.0, 5.0]])
+    assert "requests of bursts left 2 ms late at the median (of the worst burst), 2 ms at most." in page.text
+    assert "connection of their own" not in page.text

@@ -19,6 +19,7 @@ from loadgen.options import OPTIONS
 from loadgen.plan import Plan, SlicePart, make_plan, unpack
 from loadgen.run import Run
 from loadgen.settings import read_settings
+from runlog.client_load import CLIENT_LOAD_CSV
 from runlog.folder import read_requests, read_run_info
 from runlog.record import RequestRecord, to_row
 
@@ -175,3 +176,23 @@ def test_slices_hold_each_arrival_once(tmp_path: Path) -> None:
     sent = [arrival.index for part in parts for arrival in unpack(part) if arrival.index is not None]
     assert sorted(sent) == list(range(len(led.plan.schedule)))
     led.ledger.close(led.crew, led._shares, None)
+
+
+def test_a_workers_seconds_are_written_once_however_often_they_come_and_its_last_with_its_end(
+    tmp_path: Path,
+) -> None:
+    led, _ = begun(tmp_path, 2)
+    first = batch(0, 0) | {"seconds": [[0, 0.25, 0.001, 0.002, 1]]}
+    led.take_records(led.crew[1], first)
+    led.take_records(led.crew[1], first)  # its acknowledgement was late
+    led.take_records(led.crew[0], batch(0, 1))  # nothing to tell yet
+    led.take_done(
+        led.crew[1], {"left": None, "cpu_mean_ratio": 0.3, "seconds": [[1, 0.35, 0.0015, 0.003, 0]]}
+    )
+    led.ledger.close(led.crew, led._shares, None)
+    assert (led.ledger.folder / CLIENT_LOAD_CSV).read_text().splitlines() == [
+        "worker,second,cpu_ratio,loop_lag_p99_s,loop_lag_max_s,in_flight",
+        "1,0,0.2500,0.001000,0.002000,1",
+        "1,1,0.3500,0.001500,0.003000,0",
+    ]
+    assert read_run_info(led.ledger.folder).workers[1].cpu_mean_ratio == 0.3
