@@ -66,6 +66,11 @@ def test_seconds_in_a_row_are_one_window_of_their_worker_with_the_largest_values
     assert bound_windows(run, SEND_LIMIT_S)[0].why == "CPU 97 %, loop lag p99 45 ms"
 
 
+def test_seconds_of_two_workers_are_never_one_window(make_run: MakeRun) -> None:
+    run = make_run(records(), client_load=[(0, second(3, cpu=0.95)), (1, second(4, cpu=0.95))])
+    assert [(row.start_s, row.worker) for row in bound_windows(run, SEND_LIMIT_S)] == [(3.0, 0), (4.0, 1)]
+
+
 def test_read_lag_counts_at_the_first_and_at_the_last_token(make_run: MakeRun) -> None:
     """The chunk gap is 20 ms. Request 3: first token at 3.201 s, last 100 gaps later at 5.201 s."""
     slow = answered(3, 3.1, tokens=101, read_lag_s=0.030)
