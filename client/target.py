@@ -13,7 +13,9 @@ _VERSION = re.compile(r"v\d+\w*")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 _MODELS = "/models"
-_OURS = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding"})
+_OURS = frozenset(
+    {"host", "content-length", "transfer-encoding", "connection", "accept-encoding", "x-request-id"}
+)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from loadgen.plan import Plan
@@ -12,7 +13,7 @@ from shapes.lengths import Lengths
 @dataclass(frozen=True)
 class Assignment:
     """A worker's part: whom to send to, how, for how long, and its place among the workers. It holds no API
-    key.
+    key; it holds the values of --header, which therefore stay out of its text.
 
     `users` holds [at_s, users] in a closed loop; lengths and seed serve what no schedule holds: users, probes
     and the warm-up.
@@ -41,6 +42,8 @@ class Assignment:
     seed: int
     input_lengths: Lengths
     output_lengths: Lengths
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    body: Mapping[str, Any] = field(default_factory=dict)
 
     def as_message(self) -> dict[str, Any]:
         return asdict(self)
@@ -78,4 +81,6 @@ def assignment_for(plan: Plan, run_id: str, user_class: str, worker: int, worker
         seed=settings.seed,
         input_lengths=settings.input_lengths,
         output_lengths=settings.output_lengths,
+        headers=dict(settings.headers),
+        body=dict(settings.body),
     )

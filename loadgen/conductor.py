@@ -22,10 +22,11 @@ from client import clock
 from loadgen import messages
 from loadgen.budget import budget_of
 from loadgen.crew import Worker, take_clock_answer
+from loadgen.given import options_as_given
 from loadgen.ledger import Ledger
 from loadgen.link import Link
 from loadgen.muster import WorkersMissing, muster, wait_for_workers
-from loadgen.options import OptionError, options_as_given
+from loadgen.options import OptionError
 from loadgen.plan import Plan, make_plan
 from loadgen.preflight import PreflightRefused, check_target
 from loadgen.report import analyse, check_slo

@@ -9,13 +9,13 @@ OPENAI_API_KEY) in each process, so that it never crosses the wire or appears in
 from __future__ import annotations
 
 import os
-from argparse import Namespace
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from client.dialects import DIALECTS
 from client.endpoints import ENDPOINTS
+from loadgen.extras import headers_told, parse_body, parse_headers
 from loadgen.probes import parse_probes
 from loadgen.texts import number, positive, ratio, seconds, some_seconds, whole, yes
 from shapes import SHAPES
@@ -34,7 +34,8 @@ class Option:
     """One option. `label` says in a few words, with its unit, what the web form asks for; `help` explains.
 
     `read` turns its text into a value and raises ValueError with the reason; empty text means the default,
-    and where there is none, not given.
+    and where there is none, not given. `told` gives what of a secret text may be written down (None: it is no
+    secret); such an option may be given several times, and its texts become lines of one.
     """
 
     flag: str
@@ -43,6 +44,7 @@ class Option:
     help: str
     read: Callable[[str], Any] = str
     choices: tuple[str, ...] | None = None
+    told: Callable[[str], str] | None = None
 
     @property
     def name(self) -> str:
@@ -210,6 +212,23 @@ OPTIONS: tuple[Option, ...] = (
         choices=tuple(DIALECTS),
     ),
     Option(
+        "--header",
+        "",
+        "such as X-Tenant: blue; empty: as started",
+        'Header of every request, "X-Tenant: blue"; repeat it for several, or give lines or one JSON object. '
+        "Values are kept out of every file and log; workers get them over Locust's own connection",
+        parse_headers,
+        told=headers_told,
+    ),
+    Option(
+        "--body",
+        "",
+        'JSON fields, such as {"temperature": 0.7}',
+        "Fields of every request's body, one JSON object that goes before the user class's own: "
+        '{"temperature": 0.7}. Recorded in full, so no keys in here',
+        parse_body,
+    ),
+    Option(
         "--slo",
         "ttft<1s,tpot<50ms",
         "limits that a request must meet",
@@ -305,26 +324,6 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option("--runs-dir", "runs", "receives one folder per run", "Folder that receives one folder per run"),
 )
-
-
-def add_to_parser(parser: Any) -> None:
-    """Declare OPTIONS on Locust's argument parser."""
-    group = parser.add_argument_group("LLM load options", "What to send, when, and how to judge it.")
-    for option in OPTIONS:
-        action = group.add_argument(
-            option.flag,
-            default=option.default,
-            choices=option.choices,
-            env_var=option.env_var,
-            metavar=None if option.choices else "<value>",
-            help=f"{option.help} (default: {option.default or 'not set'})".replace("%", "%%"),
-        )
-        action.include_in_web_ui = True  # what Locust's own add_argument sets, but not that of a group
-
-
-def options_as_given(settings: Namespace) -> dict[str, str]:
-    """Each option's text as the run saw it, for run.json; none of them is a secret."""
-    return {option.name: str(getattr(settings, option.name, option.default)) for option in OPTIONS}
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:

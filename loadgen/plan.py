@@ -19,6 +19,7 @@ import numpy as np
 import orjson
 
 from loadgen.arrival import Arrival
+from loadgen.given import command_told
 from loadgen.settings import RunSettings
 from runlog.folder import RunInfo
 from shapes import make_shape
@@ -154,7 +155,7 @@ def make_plan(settings: RunSettings, run_id: str, options: dict[str, str], comma
         seed=settings.seed,
         duration_s=shape.duration_s,
         drain_s=settings.drain_s,
-        command=[url_told(part) for part in command],
+        command=[url_told(part) for part in command_told(command)],
         options=dict(options),
         load=settings.load,
         mean_rate_rps=None if closed else shape.mean_rate_rps,

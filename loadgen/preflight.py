@@ -35,7 +35,13 @@ def check_target(
     time limits. Raises PreflightRefused.
     """
     try:
-        target = Target(settings.target, settings.model, api_key(), endpoint=settings.endpoint)
+        target = Target(
+            settings.target,
+            settings.model,
+            api_key(),
+            settings.headers,
+            endpoint=settings.endpoint,
+        )
     except ValueError as error:
         raise PreflightRefused(str(error)) from error
     require_confirmation(target.host, confirmed_host, resolve)
@@ -49,7 +55,7 @@ def check_target(
         limits=limits,
         dialect=settings.dialect,
         stream=stream,
-        extra=extra_body,
+        extra={**(extra_body or {}), **settings.body},
         key_variables=API_KEY_VARIABLES,
     )
     if found.refused:

@@ -56,7 +56,13 @@ class StreamSender:
             stall_s=assignment.stall_limit_s,
             total_s=assignment.total_limit_s,
         )
-        target = Target(assignment.target, assignment.model, api_key(), endpoint=assignment.endpoint)
+        target = Target(
+            assignment.target,
+            assignment.model,
+            api_key(),
+            assignment.headers,
+            endpoint=assignment.endpoint,
+        )
         connections = cast(Literal["reuse", "fresh"], assignment.connections)
         self._pool = ConnectionPool(target, connections=connections, connect_limit_s=self._limits.connect_s)
         self._in_flight: set[Completion] = set()

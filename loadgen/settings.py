@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from argparse import Namespace
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,6 +47,8 @@ class RunSettings:
     confirm_target: str = ""
     valves: Valves = field(default_factory=Valves)
     reassign: bool = False
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    body: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def slug(self) -> str:
@@ -116,6 +119,8 @@ def read_settings(parsed: Namespace, host: str | None, shape: str | None = None)
                 values["max_requests"], values["max_total_tokens"], values["stop_at_failure_ratio"]
             ),
             reassign=values["reassign"],
+            headers=values["header"] or {},
+            body=values["body"] or {},
         )
     except LoadRuleError as error:
         raise OptionError(str(error)) from error

@@ -49,6 +49,7 @@ def extend(environment: Environment, conductor: Conductor) -> None:
         logger.error("%s", refusal)
         sys.exit(int(ExitCode.USAGE))
     prefix = options.web_base_path or ""
+    started_with = {option.name: getattr(options, option.name) for option in OPTIONS if option.told}
 
     def guard() -> Response | None:
         return _locked(password) or _foreign_origin() or _foreign_host(options.web_host, password)
@@ -56,7 +57,9 @@ def extend(environment: Environment, conductor: Conductor) -> None:
     def check_the_form() -> Response | None:
         if request.method != "POST" or request.path != f"{prefix}/swarm":
             return None
-        message = form_error(environment, conductor, request.form.to_dict())
+        form = request.form.to_dict()
+        form |= {name: text for name, text in started_with.items() if not form.get(name)}
+        message = form_error(environment, conductor, form)
         if message is None:
             return None
         return jsonify({"success": False, "message": message, "host": environment.host})
@@ -93,6 +96,8 @@ def _label_fields(web_ui: WebUI) -> None:
         for option in OPTIONS:
             if option.name in fields:
                 fields[option.name]["help_text"] = option.label
+                if option.told:  # it was given at the start, and the page's source shows what is filled in
+                    fields[option.name]["default_value"] = ""
 
     web_ui.update_template_args = fill_in_with_labels  # type: ignore[method-assign]
 

@@ -150,7 +150,8 @@ class LoadWorker:
         sender = StreamSender(assignment, keep)
         users = [kind for kind in self._environment.user_classes if kind.__name__ == assignment.user_class]
         speaker: Speaker = the_speaker(users)(self._environment)
-        sender.prompt_of, sender.extra_body = speaker.prompt, speaker.extra_body
+        sender.prompt_of = speaker.prompt
+        sender.extra_body = {**speaker.extra_body, **assignment.body}
         return sender
 
     def _make_recorder(self, assignment: Assignment, status: Callable[[], dict[str, Any]]) -> RecordSender:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadgen.options import OPTIONS, OptionError, options_as_given
+from loadgen.given import options_as_given
+from loadgen.options import OPTIONS, OptionError
 from loadgen.plan import SLICE_S, Plan, SlicePart, make_plan, unpack
 from loadgen.settings import read_settings
 from loadgen.shares import Shares
