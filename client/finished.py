@@ -16,6 +16,7 @@ ZERO_GAP_S = 0.0001
 """Gaps below this are told as zero: the events came in one piece."""
 
 _KEPT_HEADERS = ("content-encoding", "content-type", "location", "server", "via")
+_TELLING_HEADERS = ("openai-processing-ms", "x-compute-type", "x-litellm-version")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class Finished:
 
     `streamed` is False when the server answered in one piece; `malformed_events` counts events that were no
     JSON of a completion; `answer_headers` holds those that tell about the way: encoding, type, location,
-    server, via.
+    server, via, and a few that give the kind of server away.
     """
 
     record: RequestRecord
@@ -114,7 +115,7 @@ def finished(
         stamp=sending.stamp if received else None,
         read_lag_s=None if judged.token_lag_ns is None else judged.token_lag_ns / 1e9,
     )
-    kept = {name: judged.headers[name] for name in _KEPT_HEADERS if name in judged.headers}
+    kept = {name: judged.headers[name] for name in _KEPT_HEADERS + _TELLING_HEADERS if name in judged.headers}
     return Finished(record, _little_endian(gaps), streamed, judged.malformed_events, kept)
 
 

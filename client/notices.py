@@ -8,30 +8,43 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from client.clues import Server
 from client.dialects import DIALECTS
 from client.seen import Seen, named
 
 
 @dataclass(frozen=True)
 class Answered:
-    """A first request that was answered, and what was asked for: tokens, by which dialect, as a stream?"""
+    """A first request that was answered, and what was asked for: tokens, by which dialect, as a stream?
+
+    `server`: its kind, where it was recognised; `sought`: the dialect is what that kind understands, not what
+    the user named; `force_refused`: how the server turned the dialect's fields away; `uncounted`: why its
+    prompts could not be counted.
+    """
 
     seen: Seen
     asked_tokens: int
     dialect: str
     stream: bool
+    server: Server | None = None
+    sought: bool = False
+    force_refused: str | None = None
+    uncounted: str | None = None
 
     @property
     def tokens(self) -> int:
         return self.seen.record.output_tokens or 0
 
     @property
-    def server(self) -> str | None:
-        """The kind of server by its name in dialects.DIALECTS, where it gives itself away."""
-        models = self.seen.models
-        if self.seen.finished.answer_headers.get("server", "").lower() == "llama.cpp":
-            return "llama.cpp"
-        return models.server if models else None
+    def contradicted(self) -> bool:
+        """The user named a dialect, and the server looks like one that speaks another."""
+        server = self.server
+        return (
+            not self.sought
+            and self.dialect != "openai"
+            and server is not None
+            and server.dialect != self.dialect
+        )
 
     @property
     def counted(self) -> bool:
@@ -72,14 +85,45 @@ def _unlisted_line(answer: Answered) -> str:
 
 def _short_line(answer: Answered) -> str:
     said = f"the answer ended after {answer.tokens} of {answer.asked_tokens} tokens"
-    if DIALECTS[answer.dialect].force:
-        return f"{said} although --dialect {answer.dialect} forces the length: lengths will vary"
-    if answer.server in DIALECTS:
-        return f"{said}: lengths will vary; --dialect {answer.server} makes them as asked"
+    if answer.force_refused is None and DIALECTS[answer.dialect].force:
+        return f"{said} although the dialect {answer.dialect} forces the length: lengths will vary"
+    if not answer.sought and answer.server and DIALECTS[answer.server.dialect].force:
+        return f"{said}: lengths will vary; --dialect {answer.server.dialect} makes them as asked"
     return f"{said}: lengths will vary, --output-tokens is a limit only"
 
 
+def _contradicted_line(answer: Answered) -> str:
+    server = answer.server
+    assert server is not None
+    return (
+        f"--dialect {answer.dialect}, but the server looks like {server} (by {server.by}):"
+        f" --dialect {server.dialect} would fit it"
+    )
+
+
 NOTICES: tuple[Notice, ...] = (
+    Notice(
+        "server_unknown",
+        lambda answer: answer.sought and answer.server is None,
+        lambda _: (
+            "the kind of server is not known, so nothing forces answers to their length; --dialect names it:"
+            f" {', '.join(name for name, row in DIALECTS.items() if row.force)}"
+        ),
+    ),
+    Notice("dialect_contradicted", lambda answer: answer.contradicted, _contradicted_line),
+    Notice(
+        "force_refused",
+        lambda answer: answer.force_refused is not None,
+        lambda answer: (
+            f"the server refuses what forces an answer's length ({answer.force_refused}):"
+            f" requests go without it"
+        ),
+    ),
+    Notice(
+        "prompts_uncounted",
+        lambda answer: answer.uncounted is not None,
+        lambda answer: f"prompt lengths are estimates, a word for a token: {answer.uncounted}",
+    ),
     Notice(
         "not_streamed",
         lambda answer: answer.stream and answer.seen.finished.streamed is False,

@@ -139,6 +139,12 @@ class Target:
         """The whole request for the list of models."""
         return self._head(f"GET {self.models_path}", {"Accept": "application/json"}) + b"\r\n"
 
+    def page_request(self, page: str) -> bytes:
+        """The whole request for a page beside /v1, such as "/version"."""
+        path, mark, query = self.models_path.partition("?")
+        root = path.removesuffix(_MODELS).rpartition("/")[0]
+        return self._head(f"GET {root}{page}{mark}{query}", {"Accept": "application/json"}) + b"\r\n"
+
     def _head(self, start: str, defaults: Mapping[str, str]) -> bytes:
         lines = [
             f"{start} HTTP/1.1",

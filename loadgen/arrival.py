@@ -9,6 +9,7 @@ from dataclasses import dataclass
 class Arrival:
     """Its index in schedule.csv (None for what no schedule holds), its moment, and what to ask for.
 
+    `input_words` makes `input_tokens` of plain words on the server at hand, where that is known.
     `label` names it in its request id where there is no index. `scheduled` is False when `at_s` is no moment
     that the plan asks for. `session` and `turn` say which user sends it, and for which time, in a closed
     loop.
@@ -25,3 +26,4 @@ class Arrival:
     scheduled: bool = True
     session: str | None = None
     turn: int | None = None
+    input_words: int | None = None

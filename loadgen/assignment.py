@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from client.calibration import UNCALIBRATED, PromptCalibration
 from loadgen.plan import Plan
 from shapes.lengths import Lengths
 
@@ -44,6 +45,7 @@ class Assignment:
     output_lengths: Lengths
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     body: Mapping[str, Any] = field(default_factory=dict)
+    calibration: PromptCalibration = UNCALIBRATED
 
     def as_message(self) -> dict[str, Any]:
         return asdict(self)
@@ -51,7 +53,7 @@ class Assignment:
     @classmethod
     def from_message(cls, data: dict[str, Any]) -> Assignment:
         lengths = {name: Lengths(**data[name]) for name in ("input_lengths", "output_lengths")}
-        return cls(**(data | lengths))
+        return cls(**(data | lengths | {"calibration": PromptCalibration(**data["calibration"])}))
 
 
 def assignment_for(plan: Plan, run_id: str, user_class: str, worker: int, workers: int) -> Assignment:
@@ -83,4 +85,5 @@ def assignment_for(plan: Plan, run_id: str, user_class: str, worker: int, worker
         output_lengths=settings.output_lengths,
         headers=dict(settings.headers),
         body=dict(settings.body),
+        calibration=plan.calibration,
     )

@@ -126,7 +126,7 @@ class Conductor:
         """`plan_ahead` and the preflight: all that a form can tell before it is sent. Raises as `plan`."""
         self.plan_ahead(options, host, shape)
         assert self._planned is not None
-        self._preflight(self._planned)
+        self._planned = self._preflight(self._planned)
         self._preflighted = True
 
     def begin(self) -> None:
@@ -197,7 +197,7 @@ class Conductor:
         if plan is None:
             plan = self.plan(options, self._environment.host, self.picked_shape())
         if not preflighted:
-            self._preflight(plan)
+            plan = self._preflight(plan)
         wait_for_workers(self._link, options.expect_workers_max_wait or LATE_WORKERS_S)
         self._mustering = [Worker(client_id) for client_id in self._link.client_ids()]
         crew = muster(self._link, self._mustering)
@@ -212,9 +212,10 @@ class Conductor:
         self.folder = ledger.folder
         return analyse(ledger.folder)
 
-    def _preflight(self, plan: Plan) -> None:
+    def _preflight(self, plan: Plan) -> Plan:
+        """The plan with what the target showed of itself. Raises PreflightRefused."""
         workers = len(self._link.client_ids()) if self._link.distributed else 0
-        notices = check_target(
+        plan, notices = check_target(
             plan.settings,
             plan,
             confirmed_host=plan.settings.confirm_target,
@@ -228,6 +229,7 @@ class Conductor:
             logger.info("%s", budget_of(plan.schedule, plan.settings.valves.max_requests))
         elif plan.settings.valves.max_requests is None:
             logger.info("a closed loop sends as fast as answers come; --max-requests sets a limit")
+        return plan
 
     def _end_test_without_a_shape(self) -> None:
         """`tick` ends the test; where the class picker chose no shape, nobody asks it."""

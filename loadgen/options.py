@@ -206,10 +206,11 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "--dialect",
-        "openai",
+        "auto",
         "what the server takes beyond the standard",
-        "What the server understands beyond the standard, such as a way to force the answer's length",
-        choices=tuple(DIALECTS),
+        "What the server understands beyond the standard, such as a way to force the answer's length; auto: "
+        "what its kind understands, found out before the load. openai: the standard alone",
+        choices=("auto", *DIALECTS),
     ),
     Option(
         "--header",

@@ -12,12 +12,14 @@ import hashlib
 import platform
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 
 import numpy as np
 import orjson
 
+from client.calibration import UNCALIBRATED, PromptCalibration
+from client.preflight import Preflight
 from loadgen.arrival import Arrival
 from loadgen.given import command_told
 from loadgen.settings import RunSettings
@@ -50,11 +52,13 @@ class SlicePart:
 
 @dataclass(frozen=True)
 class Plan:
-    """A run that has not started: its schedule and what run.json says of it."""
+    """A run that has not started: its schedule and what run.json says of it. `calibration` is the server's,
+    once it has been asked; the schedule never depends on it."""
 
     settings: RunSettings
     schedule: Schedule
     info: RunInfo
+    calibration: PromptCalibration = UNCALIBRATED
 
     @property
     def slice_count(self) -> int:
@@ -79,6 +83,22 @@ class Plan:
             if round(asked) != len(self)
             else drawn
         )
+
+    def after(self, found: Preflight) -> Plan:
+        """The same plan with what the preflight learned of the server: its dialect and its tokens."""
+        server, calibration = found.server, found.calibration
+        info = replace(
+            self.info,
+            server={
+                "kind": server.kind if server else None,
+                "version": server.version if server else None,
+                "known_by": server.by if server else None,
+                "dialect": found.dialect,
+            },
+            prompt_calibration=asdict(calibration) if calibration else {},
+        )
+        settings = replace(self.settings, dialect=found.dialect)
+        return Plan(settings, self.schedule, info, calibration or UNCALIBRATED)
 
     def __len__(self) -> int:
         return len(self.schedule)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from client.calibration import UNCALIBRATED
+from client.dialects import DIALECTS
 from client.preflight import Preflight, preflight
 from client.refusals import REFUSALS
 from client.target import Limits, Target
@@ -11,6 +13,7 @@ from client.whereabouts import Resolve, public_address, resolve
 from loadgen.local_limits import Demand, limits_here, shortages
 from loadgen.options import API_KEY_VARIABLES, api_key
 from loadgen.plan import Plan
+from loadgen.prompts import sample_prompt
 from loadgen.settings import RunSettings
 
 
@@ -27,8 +30,9 @@ def check_target(
     stream: bool = True,
     extra_body: Mapping[str, object] | None = None,
     resolve: Resolve = resolve,
-) -> list[str]:
-    """Send the plan's target one small request; returns what to know before the load, a line each.
+) -> tuple[Plan, list[str]]:
+    """Send the plan's target a few small requests; returns the plan with what they taught, and what to know
+    before the load, a line each.
 
     `confirmed_host` is what --confirm-target says; `workers` counts the processes that will send, 0 when this
     one does; `stream` and `extra_body` are the load's own. Blocks this greenlet, at the longest for the run's
@@ -56,11 +60,20 @@ def check_target(
         dialect=settings.dialect,
         stream=stream,
         extra={**(extra_body or {}), **settings.body},
+        prompt_of_words=sample_prompt,
         key_variables=API_KEY_VARIABLES,
     )
     if found.refused:
         raise PreflightRefused(found.line)
-    return [_answered_line(found), *found.notices, *_check_machine(settings, plan, found, workers)]
+    told = [
+        _answered_line(found),
+        _server_line(found),
+        *found.notices,
+        *_smallest_prompt(plan, found),
+        *_check_machine(settings, plan, found, workers),
+        _spent_line(found),
+    ]
+    return plan.after(found), told
 
 
 def require_confirmation(host: str, confirmed_host: str | None, resolve: Resolve = resolve) -> None:
@@ -82,8 +95,36 @@ def require_confirmation(host: str, confirmed_host: str | None, resolve: Resolve
 
 def _answered_line(found: Preflight) -> str:
     took = "" if found.first_token_s is None else f", first token after {found.first_token_s * 1000:.0f} ms"
-    kind = f" by what looks like {found.server}" if found.server else ""
-    return f"{found.url} answers{kind}{took}"
+    return f"{found.url} answers{took}"
+
+
+def _server_line(found: Preflight) -> str:
+    row = DIALECTS[found.dialect]
+    known = f"{found.server} (by {found.server.by})" if found.server else "of no known kind"
+    fields = [*row.force, *(["min_tokens"] if row.takes_min_tokens and row.force else [])]
+    if fields:
+        return f"server: {known}; answers are forced to their length by {' and '.join(fields)}"
+    return f"server: {known}; nothing forces an answer to its length (dialect {found.dialect})"
+
+
+def _smallest_prompt(plan: Plan, found: Preflight) -> list[str]:
+    """A prompt cannot be shorter than the server's own template and a word."""
+    least = (found.calibration or UNCALIBRATED).tokens_of(1)
+    short = int((plan.schedule.asked_input_tokens < round(least)).sum())
+    if not short:
+        return []
+    return [
+        f"{short:,} of {len(plan):,} requests ask for fewer prompt tokens than the smallest prompt has here "
+        f"({least:.0f}, most of them the server's template): those are sent as small as can be"
+    ]
+
+
+def _spent_line(found: Preflight) -> str:
+    spent = found.spent
+    return (
+        f"the preflight took {spent.requests} small requests, {spent.input_tokens:,} prompt tokens and "
+        f"{spent.output_tokens:,} output tokens"
+    )
 
 
 def _check_machine(settings: RunSettings, plan: Plan, found: Preflight, workers: int) -> list[str]:

@@ -2,13 +2,13 @@
 
 A fixed prompt lets a server's prefix cache answer from memory and flatters every figure (vLLM issue 54227 saw
 a first token 49 times sooner). So a prompt is drawn from its arrival's seed salted with the run id: the
-lengths are the schedule's and repeat with the seed, the text does not. Most words below are one token to
-common tokenizers, so the count is near what was asked for; what the server counted is in the records.
+lengths are the schedule's and repeat with the seed, the text does not. How many words make the tokens asked
+for, the preflight learns from the server (client/calibration.py); what it counted is in the records.
 """
 
 from __future__ import annotations
 
-from random import Random
+from random import Random, SystemRandom
 
 WORDS: tuple[str, ...] = tuple(
     """
@@ -41,7 +41,13 @@ WORDS: tuple[str, ...] = tuple(
 )
 
 
-def synthetic_prompt(tokens: int, prompt_seed: int, run_id: str) -> str:
-    """About `tokens` tokens of plain words; the same for the same seed and run, different in another run."""
+def synthetic_prompt(words: int, prompt_seed: int, run_id: str) -> str:
+    """So many plain words; the same for the same seed and run, others in another run."""
     draw = Random(f"{run_id}/{prompt_seed}")
-    return " ".join(draw.choices(WORDS, k=max(1, tokens)))
+    return " ".join(draw.choices(WORDS, k=max(1, words)))
+
+
+def sample_prompt(words: int) -> str:
+    """A prompt to count the tokens of: up to all of WORDS, each but once, for their mean; other ones at every
+    call."""
+    return " ".join(SystemRandom().sample(WORDS, words))

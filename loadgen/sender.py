@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 from client.completion import Completion, Finished, Limits, Request, Target, arm
@@ -21,7 +21,8 @@ PromptOf = Callable[[Arrival, str], Prompt]
 
 def synthetic(arrival: Arrival, run_id: str) -> str:
     """Words in the length that the arrival asks for, different in every request and run."""
-    return synthetic_prompt(arrival.input_tokens, arrival.prompt_seed, run_id)
+    words = arrival.input_tokens if arrival.input_words is None else arrival.input_words
+    return synthetic_prompt(words, arrival.prompt_seed, run_id)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,10 +70,11 @@ class StreamSender:
 
     def arm(self, arrival: Arrival) -> Armed:
         """Build the request; only sending remains."""
+        words = self._assignment.calibration.words_for(arrival.input_tokens)
         body = request_body(
             self._assignment.endpoint,
             self._assignment.model,
-            self.prompt_of(arrival, self._assignment.run_id),
+            self.prompt_of(replace(arrival, input_words=words), self._assignment.run_id),
             arrival.output_tokens,
             stream=self._assignment.stream,
             dialect=self._assignment.dialect,

@@ -83,7 +83,9 @@ class RunInfo:
 
     `state` is "running" until the run has ended, then "finished" or "stopped" with `stop_reason`. `counts`
     has planned, sent, kept and one key per outcome. `duration_s` is the planned load window, without the
-    drain.
+    drain. `server` says what the preflight learned: kind, version, known_by (null where unknown) and the
+    dialect that requests speak; `prompt_calibration` holds overhead_tokens and tokens_per_word, empty where
+    prompts were not counted.
     """
 
     run_id: str
@@ -111,6 +113,8 @@ class RunInfo:
     schedule_sha256: str | None = None
     workers: list[WorkerInfo] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
+    server: dict[str, Any] = field(default_factory=dict)
+    prompt_calibration: dict[str, float] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     format_version: int = FORMAT_VERSION
 

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from client import preflight as client_preflight
+from client.calibration import PromptCalibration
 from client.clock import monotonic_ns
 from client.completion import Request, complete
 from client.endpoints import request_body
@@ -121,7 +122,8 @@ def test_a_good_answer_passes_without_a_notice() -> None:
     assert found.refused is None
     assert found.notices == ()
     assert found.models == ("m", "n")
-    assert found.server == "vllm"
+    assert str(found.server) == "vLLM"
+    assert found.dialect == "openai"
     assert found.url.endswith("/v1/chat/completions")
     assert found.first_token_s is not None
     assert found.duration_s is not None
@@ -178,7 +180,10 @@ def test_an_answer_in_one_piece_that_was_asked_for_is_no_notice() -> None:
 
 def test_short_answers_in_spite_of_a_forcing_dialect() -> None:
     found, received = ask(stream(3), dialect="sglang")
-    assert "--dialect sglang forces the length" in found.notices[0]
+    assert found.notices[0].startswith(
+        "--dialect sglang, but the server looks like vLLM (by its list of models)"
+    )
+    assert "the dialect sglang forces the length" in found.notices[1]
     assert json.loads(received[0].body)["ignore_eos"] is True
 
 
@@ -527,8 +532,7 @@ def settings_for(url: str, **changes: object) -> RunSettings:
         "run_name": "t",
         "runs_dir": "runs",
     }
-    known = RunSettings.__dataclass_fields__
-    return RunSettings(**{name: (fields | changes).get(name) for name in known})  # type: ignore[arg-type]
+    return RunSettings(**(fields | {"headers": {}, "body": {}} | changes))  # type: ignore[arg-type]
 
 
 def plan_of(settings: RunSettings) -> Plan:
@@ -591,10 +595,17 @@ def test_the_limits_of_this_machine_can_be_read(tmp_path: Path) -> None:
 
 def test_check_target_passes_with_the_url_and_the_notices(start_simserver: StartServer) -> None:
     url = start_simserver("--preset", "h100-8b", "--model", "my-llm")
-    settings = settings_for(f"{url}//v1/")
-    lines = check_target(settings, plan_of(settings))
-    assert len(lines) == 1
+    settings = settings_for(f"{url}//v1/", dialect="auto")
+    plan, lines = check_target(settings, plan_of(settings))
+    assert len(lines) == 3
     assert lines[0].startswith(f"{url}/v1/chat/completions answers, first token after ")
+    assert re.fullmatch(
+        r"server: simserver [\d.]+ \(by its Server header\); answers are forced to their length by "
+        r"ignore_eos and min_tokens",
+        lines[1],
+    )
+    assert lines[2] == "the preflight took 4 small requests, 320 prompt tokens and 18 output tokens"
+    assert (plan.settings.dialect, plan.calibration) == ("vllm", PromptCalibration(4.0, 1.0))
 
 
 @pytest.mark.parametrize(
@@ -622,7 +633,8 @@ def test_a_load_that_this_machine_cannot_hold_is_refused_or_told(monkeypatch: py
         plan = plan_of(settings)
         with pytest.raises(PreflightRefused, match="open files in one process"):
             check_target(settings, plan)
-        assert "unless the workers run on other machines" in check_target(settings, plan, workers=1)[-1]
+        told = check_target(settings, plan, workers=1)[1]
+        assert "unless the workers run on other machines" in told[-2]
 
 
 @pytest.mark.timeout(120)
