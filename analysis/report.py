@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from analysis import sections_client, sections_detail, sections_load, sections_main
+from analysis import sections_client, sections_detail, sections_lengths, sections_load, sections_main
 from analysis.answer import header
 from analysis.load import Run
 from analysis.page import Section, page
@@ -23,6 +23,7 @@ SECTIONS: tuple[Callable[[Run, Mapping[str, Any]], Section | None], ...] = (
     sections_main.latency,
     sections_main.slo,
     sections_load.burstiness,
+    sections_lengths.lengths,
     sections_load.events,
     sections_detail.failures,
     sections_detail.slowest,

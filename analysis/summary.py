@@ -18,6 +18,7 @@ import pandas as pd
 
 from analysis import accounts
 from analysis.burstiness import burstiness
+from analysis.lengths import lengths
 from analysis.levels import levels
 from analysis.load import Run
 from analysis.metrics import METRICS, Distribution, adjusted_values_of, distribution, values_of
@@ -103,6 +104,7 @@ def summarize(run: Run, slo_text: str | None = None) -> dict[str, Any]:
             "failures": accounts.failures(load),
             "finish_reasons": accounts.value_counts(load["finish_reason"]),
             "tokens": accounts.tokens(load),
+            "lengths": lengths(load),
             "own_error": own_error(evidence),
         }
     )

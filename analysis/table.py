@@ -263,6 +263,14 @@ def _in_flight(measure: str) -> Callable[[Summary], str]:
     return show
 
 
+def _lengths(side: str) -> Callable[[Summary], str]:
+    def show(summary: Summary) -> str:
+        found = summary["lengths"][side]
+        return f"{plain(found['asked_mean'])} / {plain(found['got_mean'])}"
+
+    return show
+
+
 def _short(text: str, most: int = 34) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
@@ -273,6 +281,8 @@ ROWS: tuple[Row, ...] = (
     Row("requests sent, of scheduled", _requests, opens_block=True),
     Row("throughput", _rate("requests_per_s", "req/s")),
     Row("output tokens", _rate("output_tokens_per_s", "tokens/s")),
+    Row("prompt tokens asked / got", _lengths("input")),
+    Row("answer tokens asked / got", _lengths("output")),
     Row("error rate", lambda summary: percent(summary["error_ratio"])),
     Row("in flight, mean", _in_flight("mean")),
     Row("in flight, peak", _in_flight("peak")),

@@ -17,6 +17,7 @@ from typing import Literal
 
 from analysis import trust as seen
 from analysis import trust_run as ran
+from analysis.lengths import answer_lengths
 from analysis.load import Run
 from analysis.phases import Window
 from analysis.trust import Evidence, Finding
@@ -82,6 +83,14 @@ CHECKS: tuple[Check, ...] = (
         seen.success,
         "look at the failures: target, model name, API key and limits",
         at_least=True,
+    ),
+    Check(
+        "answer lengths",
+        "Were answers as long as asked, on average?",
+        "ratio",
+        "warn",
+        answer_lengths,
+        "choose a --dialect that forces lengths, or compare only runs with the same lengths",
     ),
     Check(
         "load reached",

@@ -284,6 +284,13 @@ TEXT: dict[str, str] = {
     "fact_stopped": "stopped because",
     "fact_schedule": "SHA-256 of the schedule",
     "fact_versions": "versions",
+    # lengths
+    "lengths": "Lengths, asked and got",
+    "lengths_head": "tokens|successes|asked, mean|got, mean|asked, median|got, median|off by more than 5 %",
+    "lengths_input": "prompt",
+    "lengths_output": "answer",
+    "lengths_caption": "Tokens that were asked for beside those that came, over the successes whose length "
+    "is known. TPOT and tokens per second rest on what came.",
     # terms
     "terms": "Notes and terms",
     "notes": "Good to know about these figures",

@@ -168,7 +168,7 @@ class _Asking:
         )
 
     def counted(self, prompt: str) -> tuple[Answer, int | None]:
-        """The shortest answer to `prompt`, in one piece: the whole answer, and the prompt's tokens by its usage."""
+        """The shortest answer to `prompt`, in one piece, and the prompt's tokens by its usage."""
         body = self._body(prompt, _LEAST_TOKENS.get(self.pool.target.endpoint, 1), stream=False)
         rest = f"X-Request-Id: preflight-{secrets.token_hex(6)}\r\nContent-Length: {len(body)}\r\n\r\n"
         message = self.pool.target.head() + rest.encode("ascii") + body

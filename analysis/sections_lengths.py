@@ -1,0 +1,29 @@
+"""The report's section about lengths: tokens asked beside tokens that came."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from analysis.load import Run
+from analysis.numbers import count, percent, plain
+from analysis.page import Section, table
+from analysis.wording import TEXT
+
+
+def lengths(run: Run, summary: Mapping[str, Any]) -> Section:
+    """A row for prompts and one for answers."""
+    rows = [
+        (
+            TEXT[f"lengths_{side}"],
+            count(found["n"]),
+            plain(found["asked_mean"]),
+            plain(found["got_mean"]),
+            plain(found["asked_median"]),
+            plain(found["got_median"]),
+            percent(found["off_by_more_than_5_percent_ratio"]),
+        )
+        for side, found in summary["lengths"].items()
+    ]
+    made = table(TEXT["lengths_head"].split("|"), rows, numeric=range(1, 7), caption=TEXT["lengths_caption"])
+    return Section("lengths", TEXT["lengths"], made)
