@@ -1,10 +1,11 @@
-"""Who is it? Gathers what the clues need, and no more requests than it takes."""
+"""Who is it, and what has it? Gathers what the clues need, and no more requests than it takes."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from client.clues import PAGES, VERSION_PAGES, Evidence, Server, server_of
+from client.endpoints import ENDPOINTS
 from client.exchange import exchange
 from client.reader import ConnectionPool
 
@@ -22,6 +23,15 @@ def recognise(pool: ConnectionPool, seen: Evidence, limit_s: float) -> Server | 
             return server
         seen = _with_page(pool, seen, page, limit_s)
     return server_of(seen)
+
+
+def other_endpoints(pool: ConnectionPool, limit_s: float) -> tuple[str, ...]:
+    """Names of ENDPOINTS, the target's own left out, that are there: servers answer 405 to a GET of what they
+    have for POST, and 404 where they have nothing. Each GET waits `limit_s` at most. Blocks this greenlet;
+    never raises."""
+    page = pool.target.endpoint_request
+    others = [name for name in ENDPOINTS if name != pool.target.endpoint]
+    return tuple(name for name in others if exchange(pool, page(name), limit_s).status == 405)
 
 
 def _with_page(pool: ConnectionPool, seen: Evidence, page: str, limit_s: float) -> Evidence:

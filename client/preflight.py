@@ -23,7 +23,7 @@ from client.calibration import SIZES, PromptCalibration, fit
 from client.clock import monotonic_ns
 from client.clues import Evidence, Server, server_of
 from client.completion import Finished, Request, complete
-from client.detection import recognise
+from client.detection import other_endpoints, recognise
 from client.dialects import DIALECTS
 from client.endpoints import request_body
 from client.exchange import Answer, exchange
@@ -31,7 +31,7 @@ from client.meaning import usage_of
 from client.model_list import models_served
 from client.notices import Answered, notices_of
 from client.reader import ConnectionPool
-from client.refusals import refusal_of
+from client.refusals import NO_COMPLETION_HERE, refusal_of
 from client.seen import Seen
 from client.target import Limits, Target
 from client.whereabouts import in_container
@@ -123,8 +123,10 @@ def preflight(
     try:
         finished = asking.completion("openai" if dialect == AUTO else dialect)
         seen = Seen(target, limits, finished, key_variables=key_variables, inside_container=in_container())
-        if seen.status in (200, 400, 404, 422):
+        if seen.status in (200, 400, 422) or seen.status in NO_COMPLETION_HERE:
             seen = replace(seen, models=models_served(pool, min(limits.first_token_s, _PAGE_LIMIT_S)))
+            if seen.status in NO_COMPLETION_HERE:
+                seen = replace(seen, other_endpoints=other_endpoints(pool, _PAGE_LIMIT_S))
         elif seen.failed in _HINTS_AT_OTHER_SCHEME[target.tls]:
             seen = replace(seen, other_scheme_opens=_opens_by_other_scheme(target, limits.connect_s))
         refusal = refusal_of(seen)

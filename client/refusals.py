@@ -21,7 +21,8 @@ _NO_SUCH_MODEL = re.compile(
 _NOT_TLS = re.compile(r"WRONG_VERSION_NUMBER|HTTP_REQUEST|UNKNOWN_PROTOCOL|PACKET_LENGTH|RECORD_LAYER")
 _WANTS_TLS = re.compile(r"HTTPS? request (was )?sent to (an )?HTTPS|HTTPS (port|server)", re.IGNORECASE)
 _LOADING = re.compile(r"\bloading\b|\bwarming up\b|not ready", re.IGNORECASE)
-_NO_COMPLETION_HERE = frozenset({404, 405, 501})
+NO_COMPLETION_HERE = frozenset({404, 405, 501})
+"""Statuses that a server gives where it has no such endpoint."""
 
 
 @dataclass(frozen=True)
@@ -165,8 +166,14 @@ _TABLE: tuple[Refusal, ...] = (
         "Wait until it is idle, or raise its rate or queue limit: more load would measure that limit only",
     ),
     Refusal(
+        "other_endpoint",
+        lambda seen: seen.status in NO_COMPLETION_HERE and bool(seen.other_endpoints),
+        "the server has no {endpoint} endpoint ({url}: HTTP {status}{said})",
+        "Use one that it has: {other_endpoints}",
+    ),
+    Refusal(
         "no_endpoint",
-        lambda seen: seen.status in _NO_COMPLETION_HERE,
+        lambda seen: seen.status in NO_COMPLETION_HERE,
         "there is no {endpoint} endpoint at {url} (HTTP {status}{said})",
         "Correct the path in --host: the address up to /v1, as the server's documentation gives it; or choose"
         " another --endpoint",

@@ -19,6 +19,7 @@ MOST_NAMED = 10
 class Seen:
     """All that is known after the first request. `other_scheme_opens`: a connection came about with TLS where
     the address has none, or without TLS where it asks for it; only tried after a failure that hints at it.
+    `other_endpoints`: names of ENDPOINTS that are there; only tried when the one asked for is not.
     """
 
     target: Target
@@ -26,6 +27,7 @@ class Seen:
     finished: Finished
     models: ModelList | None = None
     other_scheme_opens: bool = False
+    other_endpoints: tuple[str, ...] = ()
     inside_container: bool = False
     key_variables: tuple[str, ...] = ()
 
@@ -65,6 +67,7 @@ class Seen:
             "place": target.authority,
             "model": target.model,
             "endpoint": target.endpoint,
+            "other_endpoints": " or ".join(f"--endpoint {name}" for name in self.other_endpoints),
             "status": record.status,
             "said": f": {self.said}" if self.said else "",
             "class": failure_class(self.failed).meaning if self.failed else "",

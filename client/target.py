@@ -139,6 +139,10 @@ class Target:
         """The whole request for the list of models."""
         return self._head(f"GET {self.models_path}", {"Accept": "application/json"}) + b"\r\n"
 
+    def endpoint_request(self, endpoint: str) -> bytes:
+        """A GET of one of ENDPOINTS, which generates nothing."""
+        return self._head(f"GET {self._path_of(ENDPOINTS[endpoint].path)}", {}) + b"\r\n"
+
     def page_request(self, page: str) -> bytes:
         """The whole request for a page beside /v1, such as "/version"."""
         path, mark, query = self.models_path.partition("?")

@@ -263,6 +263,20 @@ def test_an_unlisted_model_explains_a_404_that_says_nothing() -> None:
     assert found.refused == "no_endpoint"
 
 
+@pytest.mark.parametrize("endpoint", ["responses", "completions"])
+def test_an_endpoint_that_is_missing_is_told_with_those_that_are_there(endpoint: str) -> None:
+    def script(connection: int, request: int) -> Sequence[Step]:
+        path = server.received[-1].head.split(b" ")[1]
+        there = path == b"/api/v2/chat/completions"
+        return [plain_answer(b"", "405 Method Not Allowed") if there else NO_MODELS]
+
+    with ByteServer(script, idle_limit_s=10) as server:
+        found = preflight(Target(f"{server.url}/api/v2", "m", endpoint=endpoint), limits=SHORT)
+    assert found.refused == "other_endpoint"
+    assert f"the server has no {endpoint} endpoint" in found.line
+    assert found.line.endswith("Use one that it has: --endpoint chat")
+
+
 def test_at_most_ten_models_are_named() -> None:
     names = tuple(f"model-{k}" for k in range(12))
     assert named(names) == ", ".join(names[:10]) + " and 2 more"
