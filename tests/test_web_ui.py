@@ -8,6 +8,7 @@ import shutil
 import socket
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ import pytest
 
 from experiments.launch import free_port, simulated_server, start, stop, wait_for_line
 from runlog.folder import read_requests
+from tests.byte_server import ByteServer
+from tests.test_clues import streamed
 
 CHROMIUM = shutil.which("chromium")
 BROWSER_OPTIONS = [
@@ -192,3 +195,25 @@ def test_beyond_loopback_it_asks_for_a_password(server: str, tmp_path: Path) -> 
         assert get(address)[0] == 401
         request = urllib.request.Request(address, headers={"Authorization": "Basic YW55OndvcmQ="})
         assert urllib.request.urlopen(request, timeout=30).status == 200
+
+
+def test_values_of_headers_never_reach_the_page_and_an_empty_field_keeps_them(tmp_path: Path) -> None:
+    """The header comes from the environment and the body's field from the form; both go out with every
+    request, those before the load too."""
+    secret = "hush-4711-word"
+    with ByteServer(streamed(3), idle_limit_s=30) as server:
+        with web_ui(tmp_path, server.url, env={"LOAD_HEADER": f"X-Tenant: {secret}"}) as address:
+            assert secret not in get(address)[1]
+            form = {"header": "", "body": '{"top_k": 7}', "rate": "10", "duration": "1s", "dialect": "openai"}
+            told = get(f"{address}/swarm", data=urllib.parse.urlencode(form).encode())
+            assert json.loads(told[1])["success"] is True, told
+            deadline = time.monotonic() + 60
+            while json.loads(get(f"{address}/stats/requests")[1])["state"] != "stopped":
+                assert time.monotonic() < deadline
+                time.sleep(0.2)
+            assert secret not in get(address)[1]
+        posts = [one for one in server.received if one.head.startswith(b"POST")]
+        assert len(posts) > 5
+        assert all(f"\r\nX-Tenant: {secret}\r\n".encode() in one.head + b"\r\n" for one in posts)
+        assert all(json.loads(one.body)["top_k"] == 7 for one in posts)
+    assert all(secret.encode() not in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
