@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from client.calibration import UNCALIBRATED, PromptCalibration
 from shapes.schedule import Schedule
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Requests, and tokens as the schedule asks for them. The prompt is made of about that many tokens (the
-    server's tokenizer decides); the answer is cut there by every server that keeps to max_tokens."""
+    """Requests, and tokens as the schedule asks for them. The prompt is made of about that many tokens (as
+    the server counted before the load), and is never shorter than the server's own template; the answer is
+    cut there by every server that keeps to max_tokens."""
 
     requests: int
     input_tokens: int
@@ -22,10 +26,13 @@ class Budget:
         return f"at most {requests}, {given} and {made}"
 
 
-def budget_of(schedule: Schedule, most: int | None = None) -> Budget:
+def budget_of(
+    schedule: Schedule, most: int | None = None, calibration: PromptCalibration = UNCALIBRATED
+) -> Budget:
     """The sum over the arrivals of a schedule, or over the first `most` of them (--max-requests)."""
+    least = round(calibration.tokens_of(1))
     return Budget(
         requests=len(schedule.at_s[:most]),
-        input_tokens=int(schedule.asked_input_tokens[:most].sum()),
+        input_tokens=int(np.maximum(schedule.asked_input_tokens[:most], least).sum()),
         output_tokens=int(schedule.asked_output_tokens[:most].sum()),
     )

@@ -226,7 +226,7 @@ class Conductor:
         for notice in notices:
             logger.info("%s", notice)
         if plan.settings.load == "open":
-            logger.info("%s", budget_of(plan.schedule, plan.settings.valves.max_requests))
+            logger.info("%s", budget_of(plan.schedule, plan.settings.valves.max_requests, plan.calibration))
         elif plan.settings.valves.max_requests is None:
             logger.info("a closed loop sends as fast as answers come; --max-requests sets a limit")
         return plan

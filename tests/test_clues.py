@@ -268,3 +268,11 @@ def test_without_counts_lengths_are_estimates(answer: bytes, words: str) -> None
     assert (found.refused, found.calibration) == (None, None)
     assert found.notices[0].startswith("prompt lengths are estimates, a word for a token: ")
     assert words in found.notices[0]
+
+
+def test_the_docs_name_every_kind_and_page() -> None:
+    docs = (Path(__file__).parent.parent / "docs/servers.md").read_text(encoding="utf-8")
+    rows = [line for line in docs.splitlines() if line.startswith("| ")]
+    for kind in KINDS.values():
+        assert any(line.startswith(f"| {kind.name} |") and f"`{kind.dialect}`" in line for line in rows), kind
+    assert all(f"`{page}`" in docs for page in PAGES)

@@ -560,6 +560,8 @@ def test_the_budget_is_the_sum_of_what_the_schedule_asks_for() -> None:
     schedule = plan_of(settings).schedule
     assert budget_of(schedule).output_tokens == sum(int(n) for n in schedule.asked_output_tokens)
     assert str(budget_of(plan_of(settings_for("http://h")).schedule, 1)).startswith("at most 1 request, 150 ")
+    template = PromptCalibration(overhead_tokens=199.0)
+    assert budget_of(plan_of(settings_for("http://h")).schedule, 2, template).input_tokens == 400
 
 
 def test_most_requests_within_a_window() -> None:
@@ -605,6 +607,22 @@ def test_the_limits_of_this_machine_can_be_read(tmp_path: Path) -> None:
 
 
 # --- what the conductor calls ---
+
+
+def test_prompts_below_the_servers_template_are_told(start_simserver: StartServer) -> None:
+    url = start_simserver("--preset", "h100-8b", "--model", "my-llm")
+    settings = settings_for(url, dialect="vllm", input_lengths=parse_lengths("uniform:2-5"))
+    plan, lines = check_target(settings, plan_of(settings))
+    short = int((plan.schedule.asked_input_tokens < 5).sum())
+    assert 0 < short < 50
+    assert (
+        f"{short} of 50 requests ask for fewer prompt tokens than the smallest prompt has here (5,"
+        in lines[2]
+    )
+    assert plan.info.server == {
+        "kind": "simserver", "version": None, "known_by": "its Server header", "dialect": "vllm"
+    }  # fmt: skip
+    assert plan.schedule.sha256() == plan_of(settings).schedule.sha256()
 
 
 def test_check_target_passes_with_the_url_and_the_notices(start_simserver: StartServer) -> None:
