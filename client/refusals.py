@@ -194,7 +194,7 @@ _TABLE: tuple[Refusal, ...] = (
         "request_refused",
         lambda seen: seen.status >= 400,
         "the server refuses the request itself (HTTP {status}{said})",
-        "Check --model and --dialect: a dialect other than openai adds fields that some servers refuse",
+        "Check --model, --body and --dialect: the latter two add fields that some servers refuse",
     ),
     Refusal(
         "no_first_token",

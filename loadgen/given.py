@@ -33,6 +33,7 @@ def add_to_parser(parser: Any) -> None:
             **({"action": _Lines} if option.told else {}),
         )
         action.include_in_web_ui = True  # what Locust's own add_argument sets, but not that of a group
+        action.is_secret = option.told is not None
 
 
 def options_as_given(settings: Namespace) -> dict[str, str]:
