@@ -615,10 +615,8 @@ def test_prompts_below_the_servers_template_are_told(start_simserver: StartServe
     plan, lines = check_target(settings, plan_of(settings))
     short = int((plan.schedule.asked_input_tokens < 5).sum())
     assert 0 < short < 50
-    assert (
-        f"{short} of 50 requests ask for fewer prompt tokens than the smallest prompt has here (5,"
-        in lines[2]
-    )
+    words = f"{short} of 50 requests ask for fewer prompt tokens than the smallest prompt has here (5,"
+    assert any(line.startswith(words) for line in lines)
     assert plan.info.server == {
         "kind": "simserver", "version": None, "known_by": "its Server header", "dialect": "vllm"
     }  # fmt: skip
@@ -629,14 +627,13 @@ def test_check_target_passes_with_the_url_and_the_notices(start_simserver: Start
     url = start_simserver("--preset", "h100-8b", "--model", "my-llm")
     settings = settings_for(f"{url}//v1/", dialect="auto")
     plan, lines = check_target(settings, plan_of(settings))
-    assert len(lines) == 3
     assert lines[0].startswith(f"{url}/v1/chat/completions answers, first token after ")
     assert re.fullmatch(
         r"server: simserver [\d.]+ \(by its Server header\); answers are forced to their length by "
         r"ignore_eos and min_tokens",
         lines[1],
     )
-    assert lines[2] == "the preflight took 4 small requests, 320 prompt tokens and 18 output tokens"
+    assert lines[-1] == "the preflight took 4 small requests, 320 prompt tokens and 18 output tokens"
     assert (plan.settings.dialect, plan.calibration) == ("vllm", PromptCalibration(4.0, 1.0))
 
 
