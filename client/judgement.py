@@ -1,9 +1,10 @@
 """One answer as it comes in, and what came of it. Pure: bytes and stamps in, times, counts and a verdict
 out.
 
-An answer with status 200 is a success when it held output (or the server counted tokens of it) and a finish
-reason or the end mark `[DONE]`. Everything else has a failure class of runlog.failures. Events without
-output (a role, an empty text, a usage, a comment) set no time.
+An answer with status 200 is a success when it held output (or the server counted tokens of it) and its end:
+a finish reason for every choice that came, or an end mark (`[DONE]`, a response's last event). Everything
+else has a failure class of runlog.failures. Events without output (a role, an empty text, a usage, a comment)
+set no time.
 """
 
 from __future__ import annotations
@@ -80,6 +81,7 @@ class Judgement:
         self.malformed_events = 0
         self.gaps_s = array("f")
         self.finish_reason: str | None = None
+        self._over: set[int] = set()  # choices that have their finish reason
         self.end_mark = False
         self.error: ServerError | None = None
 
@@ -149,8 +151,10 @@ class Judgement:
             self._note_output(meaning, stamp_ns)
         if meaning.finish_reason is not None or meaning.usage is not None or meaning.choice:
             self._tally.add(meaning)
-            if meaning.finish_reason is not None and self.finish_reason not in _GIVEN_UP:
-                self.finish_reason = meaning.finish_reason
+            if meaning.finish_reason is not None:
+                self._over.update(meaning.over)
+                if self.finish_reason not in _GIVEN_UP:
+                    self.finish_reason = meaning.finish_reason
         if meaning.error is not None and self.error is None:
             self.error = meaning.error
         if meaning.ends:
@@ -192,8 +196,9 @@ class Judgement:
 
     @property
     def complete(self) -> bool:
-        """The answer has said that it is over, whatever the connection does afterwards."""
-        return self.end_mark or self.finish_reason is not None
+        """The answer has said that it is over, all of its choices, whatever the connection does
+        afterwards."""
+        return self.end_mark or len(self._over) >= self._tally.choices
 
     @property
     def streamed(self) -> bool | None:
@@ -238,9 +243,9 @@ class Judgement:
         return self._of_whole_answer()
 
     def _refused(self, status: int) -> Verdict:
-        said = error_of_body(bytes(self._plain)).message
-        outcome: Outcome = "rejected" if is_rejection(status, None) else "failed"
-        return Verdict(outcome, f"http_{status}", said or f"HTTP status {status} without a text")
+        said = error_of_body(bytes(self._plain))
+        outcome: Outcome = "rejected" if is_rejection(status, said) else "failed"
+        return Verdict(outcome, f"http_{status}", said.message or f"HTTP status {status} without a text")
 
     def _of_whole_answer(self) -> Verdict:
         if not (self.output_events or self.usage.output_tokens):
@@ -254,6 +259,9 @@ class Judgement:
                 return Verdict("failed", "malformed_stream", "an unreadable event and no finish reason")
             if not self.end_mark:
                 return Verdict("failed", "truncated_stream", "no finish reason and no end mark")
+        elif self._streams and not self.complete:
+            told = f"{len(self._over)} of {self._tally.choices} choices have a finish reason, and no end mark"
+            return Verdict("failed", "truncated_stream", told)
         return Verdict("succeeded")
 
     def _take_whole(self, ended_ns: int) -> None:
