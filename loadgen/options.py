@@ -206,7 +206,8 @@ OPTIONS: tuple[Option, ...] = (
         "--dialect",
         "openai",
         "what the server takes beyond the standard",
-        "What the server understands beyond the standard, such as a way to force the answer's length",
+        "What the server understands beyond the standard, such as a way to force the answer's length. "
+        + "; ".join(f"{name}: {row.summary}" for name, row in DIALECTS.items()),
         choices=tuple(DIALECTS),
     ),
     Option(

@@ -217,18 +217,41 @@ def test_retry_after() -> None:
     assert retry_after_s({}) is None
 
 
+EXACT = {"vllm", "sglang", "tensorrt-llm", "lmdeploy", "llama.cpp"}
+LEAST_TOO = {"vllm", "sglang", "tensorrt-llm"}
+
+
 @pytest.mark.parametrize("name", DIALECTS)
 def test_bodies_of_every_dialect(name: str) -> None:
     body = orjson.loads(request_body("chat", "m", "hi", 8, dialect=name, extra={"temperature": 0}))
-    assert body["messages"] == [{"role": "user", "content": "hi"}]
-    assert body["stream_options"] == {"include_usage": True}
-    assert (body["max_tokens"], body["temperature"]) == (8, 0)
-    assert body.get("ignore_eos", False) is (name in ("vllm", "sglang", "llama.cpp"))
-    assert body.get("min_tokens") == (8 if name in ("vllm", "sglang") else None)
+    expected = {
+        "model": "m",
+        "messages": [{"role": "user", "content": "hi"}],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "temperature": 0,
+        "max_completion_tokens" if name == "openai-hosted" else "max_tokens": 8,
+        **({"ignore_eos": True} if name in EXACT else {}),
+        **({"min_tokens": 8} if name in LEAST_TOO else {}),
+    }
+    if name == "mistral":
+        del expected["stream_options"]
+    assert body == expected
     whole = orjson.loads(
         request_body("chat", "m", [{"role": "user", "content": "hi"}], None, stream=False, dialect=name)
     )
     assert whole == {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": False}
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_what_of_a_dialect_holds_for_the_other_endpoints(name: str) -> None:
+    text = orjson.loads(request_body("completions", "m", "hi", 8, dialect=name))
+    assert (text.get("max_tokens"), text.get("max_completion_tokens")) == (8, None)
+    assert ("ignore_eos" in text, "min_tokens" in text) == (name in EXACT, name in LEAST_TOO)
+    assert ("stream_options" in text) == (name != "mistral")
+    response = orjson.loads(request_body("responses", "m", "hi", 8, dialect=name))
+    forced = {"ignore_eos": True} if name == "vllm" else {}
+    assert response == {"model": "m", "input": "hi", "stream": True, "max_output_tokens": 8, **forced}
 
 
 JSON = st.recursive(

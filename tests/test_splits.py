@@ -12,6 +12,7 @@ they are, and cuts at random in all of them. What takes long is marked slow.
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 import pytest
 from _pytest.mark import ParameterSet
@@ -135,7 +136,7 @@ def test_cuts_at_random_places_give_the_same_judgement(name: str, cuts: list[int
 
 def cut_at(body: bytes, cuts: list[int]) -> list[bytes]:
     places = sorted({0, len(body), *(cut % (len(body) + 1) for cut in cuts)})
-    return [body[start:end] for start, end in zip(places, places[1:], strict=False)]
+    return [body[start:end] for start, end in pairwise(places)]
 
 
 MUTATIONS = st.lists(
