@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import orjson
 
+from client.inflate import CODINGS, Inflate
 from client.meaning import Meaning, Usage, UsageTally, meaning_of
 from client.server_errors import ServerError, error_of_body, is_rejection, retry_after_s
 from client.sse import EventDecoder
@@ -27,8 +28,6 @@ _ERROR_BODY_LIMIT = 64 * 1024
 _GIVEN_UP = frozenset({"abort", "aborted", "error"})
 MeaningOf = Callable[[object, bool], Meaning | None]
 """A parsed event, and whether its name was "error", to what it means."""
-
-_CODINGS = {"gzip": 31, "x-gzip": 31, "deflate": 47}
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ class Judgement:
         self._meaning_of = meaning_of
         self._decoder = EventDecoder()
         self._tally = UsageTally()
-        self._inflate: zlib._Decompress | None = None
+        self._inflate: Inflate | None = None
         self._plain = bytearray()  # a body that is no event stream
         self._streams: bool | None = None
         self._body_seen = False
@@ -92,8 +91,8 @@ class Judgement:
         self.status = status
         self.headers = headers
         coding = headers.get("content-encoding", "identity").strip().lower()
-        if coding in _CODINGS:
-            self._inflate = zlib.decompressobj(_CODINGS[coding])
+        if coding in CODINGS:
+            self._inflate = Inflate(coding)
         elif coding not in ("identity", ""):
             self._unreadable = f"content encoding {coding[:20]} was not asked for"
         if status != 200:

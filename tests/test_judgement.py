@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+
 import orjson
 import pytest
 from hypothesis import example, given
@@ -147,3 +149,12 @@ def test_pings_comments_and_errors_of_gateways() -> None:
         "failed",
         "server_error_mid_stream",
     )
+
+
+def test_a_gateway_that_packs_each_event_by_itself() -> None:
+    judgement = Judgement(lambda: None)
+    judgement.begin(200, {"content-type": "text/event-stream", "content-encoding": "gzip"})
+    for at, event in enumerate((word(0), word(0), word(0, "stop"), b"data: [DONE]\n\n")):
+        judgement.body(gzip.compress(event), 1_000 * at, 1_000 * at)
+    assert judgement.verdict(None, 9_000).outcome == "succeeded"
+    assert (judgement.output_events, judgement.first_output_ns, judgement.last_output_ns) == (3, 0, 2_000)
