@@ -35,8 +35,9 @@ REJECTION_STATUSES = {
 `is_rejection`."""
 
 _TURNED_AWAY = re.compile(
-    r"queue is full|overload|capacity|too many requests|rate[ -]?limit|(currently|server|is) busy"
-    r"|service unavailable|pending requests|resource exhausted|throttl",
+    r"queue (is )?full|overload|(at|over|no|out of|insufficient) capacity|capacity (is )?(exceeded|reached)"
+    r"|too many requests|rate[ -]?limit|(currently|server|is) busy|service unavailable|pending requests"
+    r"|resource exhausted|throttl",
     re.IGNORECASE,
 )
 

@@ -200,6 +200,8 @@ def test_errors_that_are_no_json_and_events_that_are_no_errors() -> None:
         (200, ServerError("x", "RESOURCE_EXHAUSTED", 429), True),
         (200, ServerError("x", "Service Unavailable"), True),
         (200, ServerError("request (6175 tokens) exceeds the available context size"), False),
+        (200, ServerError("the prompt exceeds the capacity of the model's context"), False),
+        (200, ServerError("Flex tier capacity exceeded"), True),
         (200, ServerError("EngineCore encountered an issue.", "InternalServerError", 500), False),
     ],
 )
