@@ -78,15 +78,17 @@ def meaning_of_choices(
     for choice in choices:
         if not isinstance(choice, dict):
             continue
-        told = says(choice)
-        answer, reasoning = answer or told[0], reasoning or told[1]
+        text, thinking = says(choice)
+        answer, reasoning = answer or text, reasoning or thinking
         index = choice.get("index")
-        number = index if type(index) is int and index > 0 else 0
-        highest = max(highest, number)
+        if type(index) is not int or index < 0:
+            index = 0
+        if index > highest:
+            highest = index
         reason = choice.get("finish_reason")
-        if isinstance(reason, str) and reason:
+        if reason and isinstance(reason, str):
             finish_reason = reason
-            over = (*over, number)
+            over = (*over, index)
             usage = usage or usage_of(choice.get("usage"))  # as Moonshot sends it
     if finish_reason is None and usage is None and highest == 0 and not (answer and reasoning):
         return ANSWER if answer else REASONING if reasoning else NOTHING
@@ -104,7 +106,7 @@ def _message_says(choice: Mapping[str, object]) -> Says:
         reasoning = reasoning or thinking
     else:
         text = bool(content)
-    return text or bool(delta.get("refusal")) or _calls_a_tool(delta), reasoning
+    return text or bool(delta.get("refusal") or _calls_a_tool(delta)), reasoning
 
 
 def _parts_say(parts: Sequence[object]) -> Says:
