@@ -29,9 +29,9 @@ KINDS: dict[str, Kind] = {
     "sglang": Kind("SGLang", "sglang"),
     "llama.cpp": Kind("llama.cpp", "llama.cpp"),
     "transformers": Kind("transformers serve", "transformers"),
-    "tgi": Kind("TGI", "openai"),
+    "tgi": Kind("TGI", "tgi"),
     "ollama": Kind("Ollama", "openai"),
-    "openai": Kind("OpenAI", "openai"),
+    "openai": Kind("OpenAI", "openai-hosted"),
     "simserver": Kind("simserver", "vllm"),
 }
 

@@ -36,29 +36,35 @@ class Endpoint:
 
 def _chat(prompt: Prompt, max_tokens: int | None, stream: bool, dialect: Dialect) -> dict[str, object]:
     messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
-    return {"messages": messages, **_stream(stream), **_length(max_tokens, dialect)}
+    length = _length(dialect.max_tokens_field, max_tokens, dialect)
+    return {"messages": messages, **_stream(stream, dialect), **length}
 
 
 def _completions(prompt: Prompt, max_tokens: int | None, stream: bool, dialect: Dialect) -> dict[str, object]:
     text = prompt if isinstance(prompt, str) else "\n\n".join(map(_text_of, prompt))
-    return {"prompt": text, **_stream(stream), **_length(max_tokens, dialect)}
+    return {"prompt": text, **_stream(stream, dialect), **_length("max_tokens", max_tokens, dialect)}
 
 
 def _responses(prompt: Prompt, max_tokens: int | None, stream: bool, dialect: Dialect) -> dict[str, object]:
-    given = prompt if isinstance(prompt, str) else list(prompt)
-    longest = {} if max_tokens is None else {"max_output_tokens": max_tokens, **dialect.force}
-    return {"input": given, "stream": stream, **longest}
+    fields: dict[str, object] = {"input": prompt if isinstance(prompt, str) else list(prompt)}
+    fields["stream"] = stream
+    if max_tokens is not None:
+        fields["max_output_tokens"] = max_tokens
+        fields.update(dialect.force if dialect.forces_responses else {})
+    return fields
 
 
-def _stream(stream: bool) -> dict[str, object]:
-    return {"stream": True, "stream_options": {"include_usage": True}} if stream else {"stream": False}
+def _stream(stream: bool, dialect: Dialect) -> dict[str, object]:
+    if stream and dialect.takes_stream_options:
+        return {"stream": True, "stream_options": {"include_usage": True}}
+    return {"stream": stream}
 
 
-def _length(max_tokens: int | None, dialect: Dialect) -> dict[str, object]:
+def _length(name: str, max_tokens: int | None, dialect: Dialect) -> dict[str, object]:
     if max_tokens is None:
         return {}
     least = {"min_tokens": max_tokens} if dialect.takes_min_tokens else {}
-    return {"max_tokens": max_tokens, **dialect.force, **least}
+    return {name: max_tokens, **dialect.force, **least}
 
 
 def _text_of(message: Mapping[str, object]) -> str:

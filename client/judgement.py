@@ -1,9 +1,10 @@
 """One answer as it comes in, and what came of it. Pure: bytes and stamps in, times, counts and a verdict
 out.
 
-An answer with status 200 is a success when it held output (or the server counted tokens of it) and a finish
-reason or the end mark `[DONE]`. Everything else has a failure class of runlog.failures. Events without
-output (a role, an empty text, a usage, a comment) set no time.
+An answer with status 200 is a success when it held output (or the server counted tokens of it) and its end:
+a finish reason for every choice that came, or an end mark (`[DONE]`, a response's last event). Everything
+else has a failure class of runlog.failures. Events without output (a role, an empty text, a usage, a comment)
+set no time.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 
 import orjson
 
+from client.inflate import CODINGS, Inflate
 from client.meaning import Meaning, Usage, UsageTally, meaning_of
 from client.server_errors import ServerError, error_of_body, is_rejection, retry_after_s
 from client.sse import EventDecoder
@@ -26,8 +28,6 @@ _ERROR_BODY_LIMIT = 64 * 1024
 _GIVEN_UP = frozenset({"abort", "aborted", "error"})
 MeaningOf = Callable[[object, bool], Meaning | None]
 """A parsed event, and whether its name was "error", to what it means."""
-
-_CODINGS = {"gzip": 31, "x-gzip": 31, "deflate": 47}
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Judgement:
         self._meaning_of = meaning_of
         self._decoder = EventDecoder()
         self._tally = UsageTally()
-        self._inflate: zlib._Decompress | None = None
+        self._inflate: Inflate | None = None
         self._plain = bytearray()  # a body that is no event stream
         self._streams: bool | None = None
         self._body_seen = False
@@ -80,6 +80,7 @@ class Judgement:
         self.malformed_events = 0
         self.gaps_s = array("f")
         self.finish_reason: str | None = None
+        self._over: set[int] = set()  # choices that have their finish reason
         self.end_mark = False
         self.error: ServerError | None = None
 
@@ -90,8 +91,8 @@ class Judgement:
         self.status = status
         self.headers = headers
         coding = headers.get("content-encoding", "identity").strip().lower()
-        if coding in _CODINGS:
-            self._inflate = zlib.decompressobj(_CODINGS[coding])
+        if coding in CODINGS:
+            self._inflate = Inflate(coding)
         elif coding not in ("identity", ""):
             self._unreadable = f"content encoding {coding[:20]} was not asked for"
         if status != 200:
@@ -149,8 +150,10 @@ class Judgement:
             self._note_output(meaning, stamp_ns)
         if meaning.finish_reason is not None or meaning.usage is not None or meaning.choice:
             self._tally.add(meaning)
-            if meaning.finish_reason is not None and self.finish_reason not in _GIVEN_UP:
-                self.finish_reason = meaning.finish_reason
+            if meaning.finish_reason is not None:
+                self._over.update(meaning.over)
+                if self.finish_reason not in _GIVEN_UP:
+                    self.finish_reason = meaning.finish_reason
         if meaning.error is not None and self.error is None:
             self.error = meaning.error
         if meaning.ends:
@@ -192,8 +195,9 @@ class Judgement:
 
     @property
     def complete(self) -> bool:
-        """The answer has said that it is over, whatever the connection does afterwards."""
-        return self.end_mark or self.finish_reason is not None
+        """The answer has said that it is over, all of its choices, whatever the connection does
+        afterwards."""
+        return self.end_mark or len(self._over) >= self._tally.choices
 
     @property
     def streamed(self) -> bool | None:
@@ -238,9 +242,9 @@ class Judgement:
         return self._of_whole_answer()
 
     def _refused(self, status: int) -> Verdict:
-        said = error_of_body(bytes(self._plain)).message
-        outcome: Outcome = "rejected" if is_rejection(status, None) else "failed"
-        return Verdict(outcome, f"http_{status}", said or f"HTTP status {status} without a text")
+        said = error_of_body(bytes(self._plain))
+        outcome: Outcome = "rejected" if is_rejection(status, said) else "failed"
+        return Verdict(outcome, f"http_{status}", said.message or f"HTTP status {status} without a text")
 
     def _of_whole_answer(self) -> Verdict:
         if not (self.output_events or self.usage.output_tokens):
@@ -254,6 +258,9 @@ class Judgement:
                 return Verdict("failed", "malformed_stream", "an unreadable event and no finish reason")
             if not self.end_mark:
                 return Verdict("failed", "truncated_stream", "no finish reason and no end mark")
+        elif self._streams and not self.complete:
+            told = f"{len(self._over)} of {self._tally.choices} choices have a finish reason, and no end mark"
+            return Verdict("failed", "truncated_stream", told)
         return Verdict("succeeded")
 
     def _take_whole(self, ended_ns: int) -> None:

@@ -7,7 +7,7 @@ endpoints' events are read in completions.py and responses.py, into the same Mea
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from client.server_errors import ServerError, error_of
@@ -26,7 +26,8 @@ class Usage:
 @dataclass(frozen=True, slots=True)
 class Meaning:
     """What one event (or one whole JSON answer) says. `answer` and `reasoning`: it carries such output;
-    `ends`: nothing follows it."""
+    `choice`: the highest index of a choice in it; `over`: the choices whose end it tells; `ends`: nothing
+    follows it."""
 
     answer: bool = False
     reasoning: bool = False
@@ -34,6 +35,7 @@ class Meaning:
     usage: Usage | None = None
     has_choices: bool = True
     choice: int = 0
+    over: tuple[int, ...] = ()
     error: ServerError | None = None
     ends: bool = False
 
@@ -42,56 +44,103 @@ NOTHING = Meaning()
 ANSWER = Meaning(answer=True)
 REASONING = Meaning(reasoning=True)
 
+Says = tuple[bool, bool]
+"""Is there text, tool call or refusal; is there reasoning."""
+
 
 def meaning_of(event: object, named_error: bool = False) -> Meaning | None:
-    """The meaning of a parsed event or answer; None when it is nothing that a completion server sends.
+    """The meaning of a parsed event or answer of the chat endpoint; None when it is nothing that a completion
+    server sends.
 
     `named_error` says that the event came under the name "error".
     """
+    return meaning_of_choices(event, named_error, _message_says)
+
+
+def meaning_of_choices(
+    event: object, named_error: bool, says: Callable[[Mapping[str, object]], Says]
+) -> Meaning | None:
+    """The meaning of an event that holds its output in `choices`, each of which `says` what it carries."""
     if not isinstance(event, dict):
         return None
-    error = error_in(event, named_error)
-    if error is not None:
-        return Meaning(error=error)
     choices = event.get("choices")
-    usage = usage_of(event.get("usage"))
+    if named_error or not choices or event.get("error"):
+        error = error_of(event, named_error)
+        if error is not None:
+            return Meaning(error=error)
+    usage = _usage_in(event)
     if not isinstance(choices, list) or not choices:
         return Meaning(usage=usage, has_choices=False)
     answer = reasoning = False
     finish_reason = None
-    index = 0
+    highest = 0
+    over: tuple[int, ...] = ()
     for choice in choices:
         if not isinstance(choice, dict):
             continue
-        delta = choice.get("delta") or choice.get("message")
-        if isinstance(delta, dict):
-            answer = answer or bool(delta.get("content") or delta.get("refusal")) or _calls_a_tool(delta)
-            reasoning = reasoning or bool(delta.get("reasoning_content") or delta.get("reasoning"))
+        text, thinking = says(choice)
+        answer, reasoning = answer or text, reasoning or thinking
+        index = choice.get("index")
+        if type(index) is not int or index < 0:
+            index = 0
+        if index > highest:
+            highest = index
         reason = choice.get("finish_reason")
-        if isinstance(reason, str) and reason:
+        if reason and isinstance(reason, str):
             finish_reason = reason
-        number = choice.get("index")
-        if isinstance(number, int):
-            index = max(index, number)
-    if finish_reason is None and usage is None and index == 0 and not (answer and reasoning):
+            over = (*over, index)
+            usage = usage or usage_of(choice.get("usage"))  # as Moonshot sends it
+    if finish_reason is None and usage is None and highest == 0 and not (answer and reasoning):
         return ANSWER if answer else REASONING if reasoning else NOTHING
-    return Meaning(answer, reasoning, finish_reason, usage, True, index)
+    return Meaning(answer, reasoning, finish_reason, usage, True, highest, over)
 
 
-def error_in(event: Mapping[str, object], named_error: bool) -> ServerError | None:
-    """The error that an event is, of any endpoint; None for one that brings choices and no error."""
-    if named_error or not event.get("choices") or event.get("error"):
-        return error_of(event, named_error)
-    return None
+def _message_says(choice: Mapping[str, object]) -> Says:
+    delta = choice.get("delta") or choice.get("message")
+    if not isinstance(delta, dict):
+        return False, False
+    content = delta.get("content")
+    reasoning = bool(delta.get("reasoning_content") or delta.get("reasoning"))
+    if isinstance(content, list):
+        text, thinking = _parts_say(content)
+        reasoning = reasoning or thinking
+    else:
+        text = bool(content)
+    return text or bool(delta.get("refusal") or _calls_a_tool(delta)), reasoning
+
+
+def _parts_say(parts: Sequence[object]) -> Says:
+    """Content as a list, as some gateways send it: parts of text, refusal or (Mistral) thinking."""
+    answer = reasoning = False
+    for part in parts:
+        if isinstance(part, dict):
+            answer = answer or bool(part.get("text") or part.get("refusal"))
+            reasoning = reasoning or bool(part.get("thinking"))
+        else:
+            answer = answer or bool(part)
+    return answer, reasoning
 
 
 def _calls_a_tool(delta: Mapping[str, object]) -> bool:
-    calls = delta.get("tool_calls")
-    functions = (
-        [call.get("function") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+    calls, function = delta.get("tool_calls"), delta.get("function_call")
+    if not calls and not function:
+        return False
+    functions = [function]
+    if isinstance(calls, list):
+        functions += [call.get("function") or call.get("custom") for call in calls if isinstance(call, dict)]
+    return any(
+        isinstance(each, dict) and (each.get("name") or each.get("arguments") or each.get("input"))
+        for each in functions
     )
-    functions.append(delta.get("function_call"))
-    return any(isinstance(each, dict) and (each.get("name") or each.get("arguments")) for each in functions)
+
+
+def _usage_in(event: Mapping[str, object]) -> Usage | None:
+    """The event's usage, or Groq's, which stands one level deeper."""
+    usage = event.get("usage")
+    if usage is None and "x_groq" in event:
+        groq = event["x_groq"]
+        usage = groq.get("usage") if isinstance(groq, dict) else None
+    return usage_of(usage)
 
 
 def usage_of(raw: object) -> Usage | None:
@@ -132,6 +181,11 @@ class UsageTally:
         self._finals: list[Usage] = []
         self._running: dict[int, Usage] = {}
         self._last: Usage | None = None
+
+    @property
+    def choices(self) -> int:
+        """How many choices the answer has, by the highest index that came."""
+        return self._choices
 
     def add(self, meaning: Meaning) -> None:
         """Take note of one event."""

@@ -6,7 +6,7 @@ there is no `[DONE]`. https://platform.openai.com/docs/api-reference/responses-s
 
 from __future__ import annotations
 
-from client.meaning import ANSWER, NOTHING, REASONING, Meaning, error_in, usage_of
+from client.meaning import ANSWER, NOTHING, REASONING, Meaning, usage_of
 from client.server_errors import ServerError, error_of
 
 _ANSWER_DELTAS = frozenset(
@@ -41,7 +41,7 @@ def meaning_of(event: object, named_error: bool = False) -> Meaning | None:
         return REASONING if event.get("delta") else NOTHING
     if kind in _LAST_EVENTS:
         return _of_last(event.get("response"), str(kind).removeprefix("response."))
-    error = error_in(event, named_error or kind == "error")
+    error = error_of(event, named_error or kind == "error")
     if error is not None:
         return Meaning(error=error)
     if kind == "response.output_item.added":

@@ -209,7 +209,8 @@ OPTIONS: tuple[Option, ...] = (
         "auto",
         "what the server takes beyond the standard",
         "What the server understands beyond the standard, such as a way to force the answer's length; auto: "
-        "what its kind understands, found out before the load. openai: the standard alone",
+        "what its kind understands, found out before the load; "
+        + "; ".join(f"{name}: {row.summary}" for name, row in DIALECTS.items()),
         choices=("auto", *DIALECTS),
     ),
     Option(

@@ -37,7 +37,9 @@ _TABLE = (
         "the stream is not UTF-8, or what stood in its output's or finish reason's place is unreadable",
     ),
     FailureClass(
-        "truncated_stream", "server", "the stream ended cleanly without a finish reason or an end mark"
+        "truncated_stream",
+        "server",
+        "the stream ended cleanly without an end mark and without a finish reason for each of its choices",
     ),
     FailureClass("empty_answer", "server", "status 200 with neither output nor counted tokens"),
     FailureClass(

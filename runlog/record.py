@@ -27,10 +27,10 @@ class RequestRecord:
     `arrival` is the index into schedule.csv and the key that pairs two runs of one schedule. `connection` is
     "new" or "reused"; `tokens_from` is "usage" (the server counted) or "events" (an estimate: output events
     counted); `stamp` says where receive times come from: "kernel" or "user". Chunk gaps are the times between
-    events with output; `output_receives` counts the receives that held output, `crowded_receives` those of
-    them that held more than one such event and so gave all of them one stamp; `gap_offset` and `gap_count` locate them in gaps.f32. `read_lag_s` is how long after
-    its stamp the first or the last token was handled, whichever is longer. `attempts` counts sends (2 after a
-    stale connection).
+    events with output; `gap_offset` and `gap_count` locate them in gaps.f32. `output_receives` counts the
+    receives that held output, `crowded_receives` those of them that held more than one such event and so gave
+    all of them one stamp. `read_lag_s` is how long after its stamp the first or the last token was handled,
+    whichever is longer. `attempts` counts sends (2 after a stale connection).
     """
 
     arrival: int | None

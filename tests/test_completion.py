@@ -1,17 +1,14 @@
-"""Completions against a raw server: the field's cases of streams that other tools judge wrongly, and captures
-of real servers decoded to records checked by hand. Orders and counts are asserted, times with wide margins.
-"""
+"""Completions against a raw server: the field's cases of streams that other tools judge wrongly. Orders and
+counts are asserted, times with wide margins."""
 
 from __future__ import annotations
 
 import json
-import re
 import socket
 import struct
 import zlib
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import gevent
 import pytest
@@ -33,7 +30,6 @@ from tests.byte_server import (
     plain_answer,
 )
 
-STREAMS = Path(__file__).parent / "data" / "streams"
 KEY = "sk-test-4711"
 PROMPT = "tell me of the wine dark sea and the ships on it"
 DONE = b"data: [DONE]\n\n"
@@ -350,7 +346,8 @@ def html(status: str) -> bytes:
         ),
         ([STREAM_HEAD, chunk(b"data: {cut\n\n" + DONE), LAST_CHUNK], "malformed_stream", "no event"),
         ([html("502 Bad Gateway")], "http_502", "Gateway says no"),
-        ([plain_answer(b"", "408 Request Timeout")], "http_408", "without a text"),
+        ([plain_answer(b"", "504 Gateway Timeout")], "http_504", "without a text"),
+        ([plain_answer(b"request timed out", "408 Request Timeout")], "http_408", "timed out"),
         ([plain_answer(b"{}", "302 Found")], "http_302", ""),
         ([b"\x15\x03\x01\x00\x02\x02\x16"], "malformed_response", "not HTTP"),
     ],
@@ -653,100 +650,3 @@ def test_neither_key_nor_prompt_comes_back_in_an_error() -> None:
     assert record.error.startswith("cannot serve")
     assert KEY not in record.error
     assert PROMPT[5:30] not in record.error
-
-
-# --- real servers ---
-
-
-def as_sent(captured: bytes) -> list[Step]:
-    """A captured answer on the wire again. curl had taken the transfer chunks away: each event gets one."""
-    head, _, body = captured.partition(b"\r\n\r\n" if b"\r\n\r\n" in captured else b"\n\n")
-    head = b"\r\n".join(head.splitlines()) + b"\r\n\r\n"
-    if b"chunked" not in head.lower() or re.match(rb"[0-9a-f]+\r\n", body):
-        return [head + body]
-    return [head, *(chunk(part + b"\n\n") for part in body.split(b"\n\n") if part.strip()), LAST_CHUNK]
-
-
-class Got(NamedTuple):
-    """The columns of a record that the captures are held to."""
-
-    outcome: str
-    failure_class: str | None = None
-    status: int | None = 200
-    finish_reason: str | None = None
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cached_tokens: int | None = None
-    reasoning_tokens: int | None = None
-    tokens_from: str | None = None
-    output_events: int | None = None
-
-
-def ended(
-    tokens: tuple[int, int], events: int | None, cached: int | None = None, reasoning: int | None = None
-) -> Got:
-    """A success that ended by length with these input and output tokens by the server's count."""
-    return Got("succeeded", None, 200, "length", *tokens, cached, reasoning, "usage", events)
-
-
-def cut(failure: str, events: int) -> Got:
-    """A stream that failed after some events with output."""
-    tokens = {"output_tokens": events, "tokens_from": "events"} if events else {}
-    return Got("failed", failure, output_events=events, **tokens)  # type: ignore[arg-type]
-
-
-CAPTURED: dict[str, Got] = {
-    "vllm_stream_usage_true": ended((25, 8), 8),
-    "vllm_stream_n2": ended((25, 8), 8),
-    "vllm_stream_usage_continuous": ended((25, 4), 4),
-    "vllm_nonstream": ended((25, 8), None),
-    "vllm_rejected_503": Got("rejected", "http_503", 503),
-    "vllm_rejected_200_error_event": Got("rejected", "rejected_with_200", output_events=0),
-    "vllm_server_stopped_midstream": cut("server_error_mid_stream", 3),
-    "vllm_err_no_auth": Got("failed", "http_401", 401),
-    "sglang_stream_usage_true": ended((25, 8), 8, reasoning=0),
-    "sglang_stream_n2": ended((25, 8), 7, reasoning=0),
-    "sglang_stream_usage_continuous": ended((25, 4), 4, reasoning=0),
-    "sglang_rejected_200_error_event": Got("rejected", "rejected_with_200", output_events=0),
-    "sglang_err_max_tokens_0": Got("failed", "empty_answer", 200, "length", output_events=0),
-    "llamacpp_stream_usage_true": ended((38, 8), 8, cached=0),
-    "llamacpp_stream_n2": ended((38, 8), 8, cached=37),
-    "llamacpp_raw_chunked": ended((38, 3), 3, cached=37),
-    "llamacpp_nonstream_n2": ended((38, 4), None, cached=37),
-    "llamacpp_err_prompt_too_long": Got("failed", "http_400", 400),
-    "transformers_stream_usage_true": ended((25, 8), 8),
-    "transformers_err_temperature_wrong_type": Got("failed", "http_500", 500),
-    "transformers_err_bad_json": Got("failed", "http_422", 422),
-    "litellm_stream_usage_true": ended((38, 8), 8, cached=24, reasoning=0),
-    "litellm_stream_n2": ended((38, 4), 8, cached=37, reasoning=0),
-    "litellm_err_no_auth": Got("failed", "http_401", 401),
-    "smg_rejected_429": Got("rejected", "http_429", 429),
-    "vllm_router_rejected_408": Got("failed", "http_408", 408),
-    "vllm_router_backend_down": Got("failed", "http_500", 500),
-    "llmock_stream_fault_malformed": cut("malformed_stream", 5),
-    "llmock_stream_fault_truncate": cut("truncated_stream", 4),
-    "llmock_rejected_429": Got("rejected", "http_429", 429),
-}
-RETRY_AFTER = {"smg_rejected_429": 2.0, "llmock_rejected_429": 11.962}
-SAID = {
-    "vllm_err_no_auth": "Unauthorized",
-    "sglang_rejected_200_error_event": "The request queue is full.",
-    "transformers_err_temperature_wrong_type": "Internal Server Error",
-    "transformers_err_bad_json": "body.33 JSON decode error",
-    "litellm_err_no_auth": "Authentication Error, No api key passed in.",
-    "smg_rejected_429": "admission queue is at capacity",
-    "vllm_router_rejected_408": "HTTP status 408 without a text",
-}
-
-
-def test_every_capture_has_its_record() -> None:
-    assert sorted(CAPTURED) == sorted(path.stem for path in STREAMS.glob("*.txt"))
-
-
-@pytest.mark.parametrize("name", CAPTURED)
-def test_captures_of_real_servers(name: str) -> None:
-    record = answered(as_sent((STREAMS / f"{name}.txt").read_bytes())).record
-    assert Got(*(getattr(record, column) for column in Got._fields)) == CAPTURED[name]
-    assert record.retry_after_s == RETRY_AFTER.get(name)
-    assert SAID.get(name, record.error) == record.error
-    assert (record.first_token_at_s is not None) == bool(record.output_events)

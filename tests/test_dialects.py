@@ -44,6 +44,18 @@ def delta(index: int = 0, finish: str | None = None, **fields: Any) -> dict[str,
         (delta(tool_calls=[]), False, False),
         (delta(function_call={"name": "f"}), True, False),
         ({"choices": [{"index": 0, "delta": None}]}, False, False),
+        (delta(content=[{"type": "text", "text": "It"}]), True, False),
+        (delta(content=[{"type": "text", "text": ""}]), False, False),
+        (delta(content=[]), False, False),
+        (delta(content=[{"type": "refusal", "refusal": "No."}]), True, False),
+        (delta(content=[{"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]}]), False, True),
+        (delta(content=[{"type": "thinking", "thinking": "Hm"}, {"type": "text", "text": "It"}]), True, True),
+        (delta(content=[{"type": "image_url"}]), False, False),
+        (delta(tool_calls=[{"index": 0, "custom": {"name": "f", "input": ""}}]), True, False),
+        (delta(tool_calls=[{"index": 0, "function": {"name": "", "arguments": {"a": 1}}}]), True, False),
+        (delta(function_call={"name": None, "arguments": "{"}), True, False),
+        (delta(audio={"id": "a", "data": "AAAA"}), False, False),
+        (delta(content="", refusal=None, tool_calls=None, function_call=None, audio=None), False, False),
     ],
 )
 def test_what_counts_as_output(event: dict[str, Any], answer: bool, reasoning: bool) -> None:
@@ -59,6 +71,13 @@ def test_what_counts_as_output(event: dict[str, Any], answer: bool, reasoning: b
         {"usage": {"prompt_tokens": 7, "completion_tokens": 5}},
         {"choices": None, "usage": {"input_tokens": 7, "output_tokens": 5}},
         {**delta(content="x", finish="stop"), "usage": {"prompt_tokens": 7, "completion_tokens": 5}},
+        {**delta(finish="stop"), "x_groq": {"usage": {"prompt_tokens": 7, "completion_tokens": 5}}},
+        {
+            **delta(finish="stop"),
+            "usage": None,
+            "x_groq": {"usage": {"prompt_tokens": 7, "completion_tokens": 5}},
+        },
+        {"choices": [{"finish_reason": "stop", "usage": {"prompt_tokens": 7, "completion_tokens": 5}}]},
     ],
 )
 def test_usage_is_read_in_every_place(event: dict[str, Any]) -> None:
@@ -81,6 +100,10 @@ def test_usage_details_and_zeros() -> None:
     )
     assert usage_of({"prompt_tokens": 25, "completion_tokens": 0}) == Usage(25, 0)
     assert usage_of({"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}) is None
+    too_large = {"completion_tokens": 4, "completion_tokens_details": {"reasoning_tokens": 9}}
+    assert usage_of(too_large) == Usage(None, 4, 9)  # a part is never added to the whole
+    null_details = {"prompt_tokens": 9, "completion_tokens": 8, "prompt_tokens_details": None}
+    assert usage_of({**null_details, "completion_tokens_details": []}) == Usage(9, 8)
     assert usage_of(None) is None
     assert usage_of({"prompt_tokens": "many", "completion_tokens": True}) is None
 
@@ -160,12 +183,25 @@ def test_errors_that_are_no_json_and_events_that_are_no_errors() -> None:
         (503, None, True),
         (529, None, True),
         (500, None, False),
-        (408, None, False),
+        (498, None, True),
+        (502, None, False),
+        (504, ServerError("queue is full"), False),
+        (408, None, True),
+        (408, ServerError(""), True),
+        (408, ServerError("admission queue timeout: overloaded"), True),
+        (408, ServerError("Request Time-out. Your browser didn't send a complete request in time."), False),
         (200, None, False),
         (200, ServerError("busy", "", 503), True),
         (200, ServerError("The request queue is full.", "SERVICE_UNAVAILABLE"), True),
         (200, ServerError("x", "rate_limit_exceeded"), True),
         (200, ServerError("Model is overloaded"), True),
+        (200, ServerError("Overloaded", "overloaded_error"), True),
+        (200, ServerError("server busy, please try again. maximum pending requests exceeded"), True),
+        (200, ServerError("x", "RESOURCE_EXHAUSTED", 429), True),
+        (200, ServerError("x", "Service Unavailable"), True),
+        (200, ServerError("request (6175 tokens) exceeds the available context size"), False),
+        (200, ServerError("the prompt exceeds the capacity of the model's context"), False),
+        (200, ServerError("Flex tier capacity exceeded"), True),
         (200, ServerError("EngineCore encountered an issue.", "InternalServerError", 500), False),
     ],
 )
@@ -183,18 +219,41 @@ def test_retry_after() -> None:
     assert retry_after_s({}) is None
 
 
+EXACT = {"vllm", "sglang", "tensorrt-llm", "lmdeploy", "llama.cpp"}
+LEAST_TOO = {"vllm", "sglang", "tensorrt-llm"}
+
+
 @pytest.mark.parametrize("name", DIALECTS)
 def test_bodies_of_every_dialect(name: str) -> None:
     body = orjson.loads(request_body("chat", "m", "hi", 8, dialect=name, extra={"temperature": 0}))
-    assert body["messages"] == [{"role": "user", "content": "hi"}]
-    assert body["stream_options"] == {"include_usage": True}
-    assert (body["max_tokens"], body["temperature"]) == (8, 0)
-    assert body.get("ignore_eos", False) is (name in ("vllm", "sglang", "llama.cpp"))
-    assert body.get("min_tokens") == (8 if name in ("vllm", "sglang") else None)
+    expected = {
+        "model": "m",
+        "messages": [{"role": "user", "content": "hi"}],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "temperature": 0,
+        "max_completion_tokens" if name == "openai-hosted" else "max_tokens": 8,
+        **({"ignore_eos": True} if name in EXACT else {}),
+        **({"min_tokens": 8} if name in LEAST_TOO else {}),
+    }
+    if name == "mistral":
+        del expected["stream_options"]
+    assert body == expected
     whole = orjson.loads(
         request_body("chat", "m", [{"role": "user", "content": "hi"}], None, stream=False, dialect=name)
     )
     assert whole == {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": False}
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_what_of_a_dialect_holds_for_the_other_endpoints(name: str) -> None:
+    text = orjson.loads(request_body("completions", "m", "hi", 8, dialect=name))
+    assert (text.get("max_tokens"), text.get("max_completion_tokens")) == (8, None)
+    assert ("ignore_eos" in text, "min_tokens" in text) == (name in EXACT, name in LEAST_TOO)
+    assert ("stream_options" in text) == (name != "mistral")
+    response = orjson.loads(request_body("responses", "m", "hi", 8, dialect=name))
+    forced = {"ignore_eos": True} if name == "vllm" else {}
+    assert response == {"model": "m", "input": "hi", "stream": True, "max_output_tokens": 8, **forced}
 
 
 JSON = st.recursive(

@@ -11,8 +11,16 @@ import pytest
 from client.clock import monotonic_ns
 from client.completion import Finished, Request, complete
 from client.endpoints import ENDPOINTS, request_body, request_fields
+from client.preflight import preflight
 from client.reader import ConnectionPool
 from client.target import Target
+from loadgen.arrival import Arrival
+from loadgen.assignment import Assignment, assignment_for
+from loadgen.plan import make_plan
+from loadgen.sender import StreamSender
+from loadgen.settings import RunSettings
+from shapes import ShapeSettings
+from shapes.lengths import parse_lengths
 from tests.byte_server import HOLD, LAST_CHUNK, STREAM_HEAD, ByteServer, Step, chunk, plain_answer
 
 CHAT = [
@@ -196,3 +204,68 @@ def test_a_response_in_one_piece() -> None:
     assert (record.failure_class, record.error) == ("error_body_with_200", "it broke")
     record = ask("responses", [plain_answer(b'{"object": "list"}')], stream=False).record
     assert record.failure_class == "error_body_with_200"
+
+
+TEXT_STREAM: list[Step] = [
+    STREAM_HEAD,
+    *sent(*({"choices": [{"index": 0, "text": "a"}]} for _ in range(8))),
+    *sent({"choices": [{"index": 0, "text": "", "finish_reason": "length"}]}),
+    *sent({"choices": [], "usage": {"prompt_tokens": 2, "completion_tokens": 8}}),
+    chunk(b"data: [DONE]\n\n"),
+    LAST_CHUNK,
+]
+
+
+def test_the_first_request_goes_to_the_endpoint_of_the_load() -> None:
+    models = plain_answer(b'{"data": [{"id": "m"}]}')
+    with ByteServer(lambda connection, request: TEXT_STREAM if request == 0 else [models]) as server:
+        found = preflight(Target(server.url, "m", endpoint="completions"))
+        paths = [each.head.split(b" ")[1] for each in server.received]
+    assert (found.refused, paths) == (None, [b"/v1/completions", b"/v1/models"])
+    with ByteServer([plain_answer(b"", "404 Not Found")]) as server:
+        found = preflight(Target(server.url, "m", endpoint="responses"))
+    assert found.refused == "no_endpoint"
+    assert "no responses endpoint at http://" in found.line
+    assert "--endpoint" in found.line
+
+
+def test_a_worker_sends_to_the_endpoint_of_its_assignment() -> None:
+    kept: list[Finished] = []
+    lengths = parse_lengths("8")
+    with ByteServer(TEXT_STREAM) as server:
+        settings = RunSettings(
+            target=server.url,
+            model="m",
+            shape="uniform",
+            shape_settings=ShapeSettings(rate_rps=1.0, duration_s=1.0),
+            arrivals="constant",
+            seed=1,
+            input_lengths=lengths,
+            output_lengths=lengths,
+            dialect="vllm",
+            slo="",
+            drain_s=1.0,
+            first_token_limit_s=5.0,
+            stall_limit_s=5.0,
+            total_limit_s=10.0,
+            connections="reuse",
+            run_name="t",
+            runs_dir="runs",
+            endpoint="completions",
+        )
+        plan = make_plan(settings, "run", {}, ["locust"])
+        told = assignment_for(plan, "run", "Chat", worker=0, workers=1).as_message()
+        sender = StreamSender(Assignment.from_message(told), kept.append)
+        sender.start_ns = monotonic_ns()
+        sender.prompt_of = lambda arrival, run_id: CHAT
+        armed = sender.arm(Arrival(None, 0.0, "chat", 4, 8, 1, label="a"))
+        sender.fire(armed)
+        sender.finish(armed)
+        sender.close()
+        (received,) = server.received
+    body = orjson.loads(received.body)
+    assert received.head.startswith(b"POST /v1/completions ")
+    assert (body["prompt"], body["max_tokens"]) == ("Be kind.\n\nSay hi.", 8)
+    assert (body["ignore_eos"], body["min_tokens"]) == (True, 8)
+    (finished,) = kept
+    assert (finished.record.outcome, finished.record.output_events) == ("succeeded", 8)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from client.sse import Event, EventDecoder
-
-STREAMS = Path(__file__).parent / "data" / "streams"
 
 
 def decode(*pieces: bytes) -> list[Event]:
@@ -75,15 +72,6 @@ def test_every_two_cuts_give_the_same_events(name: str) -> None:
     for first in range(len(body)):
         for second in range(first, len(body)):
             assert decode(body[:first], body[first:second], body[second:]) == expected
-
-
-@pytest.mark.parametrize("path", sorted(STREAMS.glob("*_stream_*.txt")), ids=lambda path: path.stem)
-def test_every_one_cut_of_a_captured_stream(path: Path) -> None:
-    body = path.read_bytes().partition(b"\r\n\r\n")[2]
-    expected = by_the_standard(body)
-    assert len(expected) > 4
-    for cut in range(0, len(body), 3):
-        assert decode(body[:cut], body[cut:]) == expected, cut
 
 
 def test_expected_values_worked_by_hand() -> None:
