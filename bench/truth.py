@@ -86,6 +86,22 @@ def true_streams(url: str) -> dict[str, TrueStream]:
     return found
 
 
+@dataclass(frozen=True)
+class ServerStats:
+    """Totals since the server started, the requests being answered now, and its own worst lateness."""
+
+    chunks: int
+    requests: int
+    active: int
+    late_ms: float
+
+
+def server_stats(url: str) -> ServerStats:
+    """What the server has done so far; cheap enough to ask while a load runs."""
+    chunks, requests, active, late_us, _ = _get(f"{url}/stats").split()
+    return ServerStats(int(chunks), int(requests), int(active), float(late_us) / 1000)
+
+
 def _get(url: str) -> str:
     with urllib.request.urlopen(url, timeout=30) as answer:
         text: str = answer.read().decode()

@@ -1,0 +1,225 @@
+"""`python -m bench.side_by_side`: our client and other load generators, same loads, same server.
+
+Each run has a server of its own on one core and the client, pinned, on the others asked for. Everything is
+run `--repeats` times, forwards and backwards in turn; ratios are taken within a repeat, since a machine's
+speed moves between hours. Without a peer only our client is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from bench import tokenizer
+from bench.comparison import Figures, NothingSent, Sample, cpu_ratio, figures, order, table, window_of
+from bench.loads import LOADS, Load
+from bench.peers import OURS, PEERS, Client, Setting
+from bench.process_tree import busy_s, tree_cpu_s
+from bench.truth import NoCompiler, server_stats, true_streams, truth_server
+from experiments.launch import REPOSITORY, last_lines, stop
+from runlog.exit_codes import ExitCode
+
+SAMPLE_EVERY_S = 0.25
+START_AND_END_S = 90.0  # a client that takes longer beside its load is ended
+QUICK_SECONDS = 8.0
+
+
+class ClientFailed(Exception):
+    """A client did not give a result; the message says why, with the end of its log."""
+
+
+class NotInstalled(Exception):
+    """A peer's Python does not have the peer; the message says what to install."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A client of this comparison, with the Python that has it and its version."""
+
+    name: str
+    client: Client
+    python: Path
+    version: str
+
+
+def contenders(pythons: Mapping[str, Path]) -> list[Contender]:
+    """Ours, and the peers whose Python is given. Raises NotInstalled."""
+    found = [Contender(name, client, Path(sys.executable), "") for name, client in OURS.items()]
+    for name, python in pythons.items():
+        client = PEERS[name]
+        found.append(Contender(name, client, python, _version(client.package or name, python)))
+    return found
+
+
+def _version(package: str, python: Path) -> str:
+    ask = f"from importlib.metadata import version; print(version({package!r}))"
+    advice = (
+        f"install it: python3 -m venv FOLDER && FOLDER/bin/pip install {package}, then give FOLDER/bin/python"
+    )
+    try:
+        answer = subprocess.run([str(python), "-I", "-c", ask], capture_output=True, text=True)
+    except OSError as error:
+        raise NotInstalled(f"{python} is no Python that runs ({error}); for {package}, {advice}") from None
+    if answer.returncode:
+        raise NotInstalled(f"{python} does not have {package}; {advice}")
+    return answer.stdout.strip()
+
+
+def measure(
+    contender: Contender, load: Load, repeat: int, seconds: float, cores: Sequence[int], words: Path
+) -> Figures:
+    """Run one client under one load to its end. Raises ClientFailed."""
+    server_cores, client_cores = cores[-1:], cores[:-1] or cores
+    with (
+        tempfile.TemporaryDirectory() as made,
+        truth_server(load.ttft_ms, load.gap_ms, load.chunks, server_cores) as url,
+    ):
+        folder = Path(made)
+        (folder / "output").mkdir()
+        setting = Setting(load, url, seconds, folder / "output", contender.python, words)
+        log = folder / "client.log"
+        samples, exit_code = _run(contender.client, setting, log, client_cores)
+        try:
+            return figures(
+                contender.name,
+                contender.version,
+                load,
+                repeat,
+                window=window_of(samples, load, seconds),
+                measured=contender.client.read(setting.folder),
+                truth=true_streams(url),
+                wall_minus_monotonic_s=time.time() - time.monotonic(),
+                server_late_ms=server_stats(url).late_ms,
+            )
+        except (NothingSent, FileNotFoundError, LookupError, ValueError) as error:
+            what = f"{contender.name} gave no result under {load.name} (exit status {exit_code})"
+            raise ClientFailed(f"{what}: {error}\n{last_lines(log)}") from error
+
+
+def _run(client: Client, setting: Setting, log: Path, cores: Sequence[int]) -> tuple[list[Sample], int]:
+    """Start a client in a session of its own and look at it and the server until it has ended."""
+    command = client.command(setting)
+    with open(log, "wb") as output:
+        process = subprocess.Popen(
+            command.arguments,
+            cwd=REPOSITORY,
+            env={**os.environ, **command.environment},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=lambda: os.sched_setaffinity(0, cores),
+        )
+    samples = []
+    deadline = time.monotonic() + setting.seconds + START_AND_END_S
+    try:
+        while process.poll() is None and time.monotonic() < deadline:
+            seen = server_stats(setting.url)
+            now_ns = time.monotonic_ns()
+            cpu_s, core_busy_s = tree_cpu_s(process.pid), busy_s(cores)
+            samples.append(Sample(now_ns, seen.chunks, seen.requests, seen.active, cpu_s, core_busy_s))
+            time.sleep(SAMPLE_EVERY_S)
+    finally:
+        exit_code = stop(process)
+        with suppress(ProcessLookupError):  # what it left behind in its session
+            os.killpg(process.pid, signal.SIGKILL)
+    return samples, exit_code
+
+
+def compare(
+    found: Sequence[Contender],
+    loads: Sequence[Load],
+    repeats: int,
+    seconds: float,
+    tell: Callable[[str], None],
+    on_run: Callable[[Figures], None],
+) -> list[str]:
+    """Run every client under every load; each run's figures go to `on_run`. Returns what failed."""
+    cores = sorted(os.sched_getaffinity(0))[:2]
+    by_name = {contender.name: contender for contender in found}
+    total, done, failures, began_s = repeats * len(loads) * len(found), 0, [], time.monotonic()
+    with tempfile.TemporaryDirectory() as made:
+        words = Path(made) / "tokenizer"
+        _make_tokenizer(found, words)
+        for repeat in range(repeats):
+            for load in loads:
+                for name in order(list(by_name), repeat):
+                    left = (
+                        f", about {(time.monotonic() - began_s) / done * (total - done):.0f} s left"
+                        if done
+                        else ""
+                    )
+                    tell(f"run {done + 1} of {total}: {name}, {load.name}{left}")
+                    try:
+                        on_run(measure(by_name[name], load, repeat, seconds, cores, words))
+                    except ClientFailed as error:
+                        failures.append(str(error))
+                        tell(str(error))
+                    done += 1
+    return failures
+
+
+def _make_tokenizer(found: Sequence[Contender], folder: Path) -> None:
+    peer = next((contender for contender in found if contender.client.package), None)
+    if peer is not None:
+        made = subprocess.run(
+            [str(peer.python), "-I", tokenizer.__file__, str(folder)], capture_output=True, text=True
+        )
+        if made.returncode:
+            raise NotInstalled(f"{peer.python} could not make a tokenizer:\n{made.stderr[-800:]}")
+
+
+def main() -> ExitCode:
+    """Compare what the arguments ask for; print a table, and each run as a line of JSON where asked."""
+    parser = argparse.ArgumentParser(prog="python -m bench.side_by_side", description=__doc__)
+    for name in PEERS:
+        parser.add_argument(f"--{name}", type=Path, metavar="PYTHON", help=f"a Python that has {name}")
+    parser.add_argument("--loads", default=",".join(LOADS), help=f"of: {', '.join(LOADS)} (all)")
+    parser.add_argument("--seconds", type=float, default=12.0, help="length of a closed loop (12)")
+    parser.add_argument("--repeats", type=int, default=2, help="forwards and backwards in turn (2)")
+    parser.add_argument("--quick", action="store_true", help="once, and short: about a minute a client")
+    parser.add_argument("--base", help="client that CPU is compared with (the first peer)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write each run, a JSON object a line")
+    asked = parser.parse_args()
+    pythons = {name: python for name in PEERS if (python := getattr(asked, name.replace("-", "_")))}
+    names = [name.strip() for name in asked.loads.split(",")]
+    if unknown := [name for name in names if name not in LOADS]:
+        parser.error(f"no load is named {', '.join(unknown)}; there are: {', '.join(LOADS)}")
+    repeats, seconds = (1, QUICK_SECONDS) if asked.quick else (asked.repeats, asked.seconds)
+    base = asked.base or next(iter(pythons), None)
+    runs: list[Figures] = []
+
+    def keep(run: Figures) -> None:
+        runs.append(run)
+        if asked.json:  # anew each time: a run's base may come after it
+            ratios = [{"base": base, "cpu_ratio": cpu_ratio(one, base, runs)} for one in runs]
+            lines = [json.dumps({**asdict(one), **ratio}) for one, ratio in zip(runs, ratios, strict=True)]
+            asked.json.write_text("\n".join(lines) + "\n")
+
+    try:
+        failures = compare(
+            contenders(pythons), [LOADS[name] for name in names], repeats, seconds, _tell, keep
+        )
+    except (NotInstalled, NoCompiler) as error:
+        print(error, file=sys.stderr)
+        return ExitCode.NOT_VALID
+    print(table(runs, base))
+    return ExitCode.NOT_VALID if failures else ExitCode.OK
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
