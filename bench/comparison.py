@@ -39,8 +39,8 @@ class Figures:
 
     `chunks_per_s` and `cpu_us_per_chunk` count what the server wrote in the steady window, and the CPU time
     of all the client's processes in it. `other_cores` is other work on the client's cores meanwhile.
-    `gaps_are` says what the gap error compares: each "chunk", or a "mean" per request. `truth_by` says
-    whether a request was compared with its own truth ("id") or with the median one ("median").
+    `compared` counts the requests whose record was held against its own truth. `gaps_are` says what the gap
+    error compares: each "chunk", or a "mean" per request.
     `server_late_ms` is the worst lateness of the server's own clock: what the machine's noise can do.
     """
 
@@ -51,7 +51,6 @@ class Figures:
     requests: int
     connections: int
     compared: int
-    truth_by: str
     window_s: float
     requests_per_s: float
     chunks_per_s: float
@@ -59,27 +58,27 @@ class Figures:
     cpu_us_per_chunk: float | None
     client_cores: float
     other_cores: float
-    ttft_error_p50_ms: float | None
-    ttft_error_p99_ms: float | None
+    ttft_error_p50_ms: float
+    ttft_error_p99_ms: float
     gap_error_p99_ms: float | None
     gaps_are: str | None
     burst_spread_ms: float | None
     server_late_ms: float
 
 
-class NothingSent(Exception):
-    """The server saw too little of a client to tell anything."""
+class NoResult(Exception):
+    """A run tells nothing: too little was sent, or no record fits what the server saw."""
 
 
 def window_of(samples: Sequence[Sample], load: Load, seconds: float) -> tuple[Sample, Sample]:
     """The steady part of a run: from WARM_S after its start until TAIL_S before its end, or until its last
-    request was under way if that was earlier; of a burst all. Raises NothingSent.
+    request was under way if that was earlier; of a burst all. Raises NoResult.
     """
     begun = next(
         (place for place, sample in enumerate(samples) if sample.requests > REQUESTS_BEFORE_THE_LOAD), None
     )
     if begun is None:
-        raise NothingSent("the server saw no load")
+        raise NoResult("the server saw no load")
     if load.once:
         after = samples[begun:]
         quiet = next((sample for sample in after if not sample.active), after[-1])
@@ -92,7 +91,7 @@ def window_of(samples: Sequence[Sample], load: Load, seconds: float) -> tuple[Sa
         if start_ns + round(WARM_S * 1e9) <= sample.at_ns <= until_ns and sample.active
     ]
     if len(steady) < 2:
-        raise NothingSent("the load ended before it was steady: give more --seconds")
+        raise NoResult("the load ended before it was steady: give more --seconds")
     return steady[0], steady[-1]
 
 
@@ -105,10 +104,12 @@ def figures(
     window: tuple[Sample, Sample],
     measured: Sequence[Measured],
     truth: Mapping[str, TrueStream],
-    wall_minus_monotonic_s: float,
     server_late_ms: float,
 ) -> Figures:
-    """The figures of one run; only requests that arrived in the window are compared, of a burst all."""
+    """The figures of one run; only requests that arrived in the window are compared, of a burst all.
+
+    Raises NoResult when no record belongs to a request that the server saw.
+    """
     first, last = window
     window_s = (last.at_ns - first.at_ns) / 1e9
     chunks = last.chunks - first.chunks
@@ -119,18 +120,11 @@ def figures(
         if true.chunks_ns and (load.once or first.at_ns <= true.received_ns <= last.at_ns)
     }
     pairs = [(one, inside[one.request_id]) for one in measured if one.request_id in inside]
-    if pairs or not inside:
-        truth_by = "id"
-    else:
-        truth_by = "median"
-        typical = _median_stream(list(inside.values()))
-        pairs = [
-            (one, typical) for one in measured if load.once or _sent_in(one, window, wall_minus_monotonic_s)
-        ]
+    if not pairs:
+        raise NoResult(f"none of its {len(measured)} records is of a request that the server saw in the load")
     ttft_ms = [one.ttft_ms - (true.chunks_ns[0] - true.received_ns) / 1e6 for one, true in pairs]
     gaps_are, gap_ms = _gap_errors(pairs)
-    asked = [true for one, true in pairs if one.request_id] or list(truth.values())
-    received = [true.received_ns for true in asked]
+    received = [true.received_ns for _, true in pairs]
     return Figures(
         client=client,
         version=version,
@@ -139,7 +133,6 @@ def figures(
         requests=len(truth),
         connections=len({true.connection for true in truth.values()}),
         compared=len(pairs),
-        truth_by=truth_by,
         window_s=window_s,
         requests_per_s=(last.requests - first.requests) / window_s,
         chunks_per_s=chunks / window_s,
@@ -147,34 +140,13 @@ def figures(
         cpu_us_per_chunk=cpu_s * 1e6 / chunks if chunks else None,
         client_cores=cpu_s / window_s,
         other_cores=(last.core_busy_s - first.core_busy_s - cpu_s) / window_s,
-        ttft_error_p50_ms=_quantile(ttft_ms, 0.5),
-        ttft_error_p99_ms=_quantile(ttft_ms, 0.99),
-        gap_error_p99_ms=_quantile(gap_ms, 0.99),
+        ttft_error_p50_ms=float(np.quantile(ttft_ms, 0.5)),
+        ttft_error_p99_ms=float(np.quantile(ttft_ms, 0.99)),
+        gap_error_p99_ms=float(np.quantile(gap_ms, 0.99)) if gap_ms else None,
         gaps_are=gaps_are,
         burst_spread_ms=(max(received) - min(received)) / 1e6 if load.once else None,
         server_late_ms=server_late_ms,
     )
-
-
-def _median_stream(streams: Sequence[TrueStream]) -> TrueStream:
-    """A stream with the median true TTFT and the median gap: the server's are constant but for its own
-    lateness.
-    """
-    ttft_ns = round(statistics.median(true.chunks_ns[0] - true.received_ns for true in streams))
-    gaps_ns = [
-        (true.chunks_ns[-1] - true.chunks_ns[0]) / (len(true.chunks_ns) - 1)
-        for true in streams
-        if len(true.chunks_ns) > 1
-    ]
-    second = (ttft_ns + round(statistics.median(gaps_ns)),) if gaps_ns else ()
-    return TrueStream("median", 0, 0, (ttft_ns, *second))
-
-
-def _sent_in(one: Measured, window: tuple[Sample, Sample], wall_minus_monotonic_s: float) -> bool:
-    if one.sent_wall_s is None:
-        return True
-    at_ns = (one.sent_wall_s - wall_minus_monotonic_s) * 1e9
-    return window[0].at_ns <= at_ns <= window[1].at_ns
 
 
 def _gap_errors(pairs: Iterable[tuple[Measured, TrueStream]]) -> tuple[str | None, list[float]]:
@@ -190,10 +162,6 @@ def _gap_errors(pairs: Iterable[tuple[Measured, TrueStream]]) -> tuple[str | Non
         elif one.mean_gap_ms is not None:
             means.append(abs(one.mean_gap_ms - float(written_ms.mean())))
     return ("chunk", each) if each else ("mean", means) if means else (None, [])
-
-
-def _quantile(values: Sequence[float], share: float) -> float | None:
-    return float(np.quantile(values, share)) if len(values) else None
 
 
 # --- several runs ---
@@ -224,6 +192,7 @@ COLUMNS: tuple[tuple[str, int, Callable[[Figures], float | None]], ...] = (
     ("gap error p99 ms", 2, lambda run: run.gap_error_p99_ms),
     ("connections/request", 2, lambda run: _ratio(run.connections, run.requests)),
     ("burst spread ms", 1, lambda run: run.burst_spread_ms),
+    ("requests compared", 0, lambda run: run.compared),
     ("client cores", 2, lambda run: run.client_cores),
     ("other work, cores", 2, lambda run: run.other_cores),
     ("server late ms", 1, lambda run: run.server_late_ms),

@@ -56,15 +56,13 @@ class Command:
 
 @dataclass(frozen=True)
 class Measured:
-    """One request that succeeded, as the client recorded it.
+    """One request that succeeded, as the client recorded it, by the id that the server knows it by.
 
-    `request_id` is the id that the server knows it by, where the client kept one. `sent_wall_s` is when it
-    was sent, on the wall clock. A client keeps all gaps between chunks, or a mean, or neither.
+    A client keeps all gaps between chunks, or their mean, or neither.
     """
 
+    request_id: str
     ttft_ms: float
-    request_id: str | None = None
-    sent_wall_s: float | None = None
     gaps_ms: tuple[float, ...] | None = None
     mean_gap_ms: float | None = None
 
@@ -107,8 +105,8 @@ def read_ours(folder: Path) -> list[Measured]:
     run = _only_file(folder, "requests.csv").parent
     return [
         Measured(
-            ttft_ms=record.ttft_s * 1e3,
-            request_id=record.request_id,
+            record.request_id,
+            record.ttft_s * 1e3,
             gaps_ms=tuple(gap_s * 1e3 for gap_s in read_gaps(run, record)),
         )
         for record in read_requests(run)
@@ -143,16 +141,18 @@ def guidellm_command(setting: Setting) -> Command:
 
 
 def read_guidellm(folder: Path) -> list[Measured]:
-    """`guidellm.json`; GuideLLM keeps a mean gap and no id that the server knows."""
+    """`guidellm.json`."""
     return parse_guidellm(json.loads((folder / "guidellm.json").read_text()))
 
 
 def parse_guidellm(report: Mapping[str, Any]) -> list[Measured]:
-    """The successful requests of the first benchmark of a GuideLLM report."""
+    """The successful requests of a report's first benchmark. It keeps the server's id, and of the gaps their
+    mean.
+    """
     return [
         Measured(
-            ttft_ms=request["time_to_first_token_ms"],
-            sent_wall_s=request["request_start_time"],
+            request["response_id"],
+            request["time_to_first_token_ms"],
             mean_gap_ms=request.get("inter_token_latency_ms"),
         )
         for request in report["benchmarks"][0]["requests"]["successful"]
@@ -198,9 +198,8 @@ def parse_aiperf(lines: Iterable[str]) -> list[Measured]:
         gaps_ms = metrics.get("inter_chunk_latency", {}).get("value")
         found.append(
             Measured(
-                ttft_ms=metrics["time_to_first_token"]["value"],
-                request_id=record["metadata"].get("x_request_id"),
-                sent_wall_s=record["metadata"]["request_start_ns"] / 1e9,
+                record["metadata"]["x_request_id"],
+                metrics["time_to_first_token"]["value"],
                 gaps_ms=tuple(gaps_ms) if gaps_ms else None,
             )
         )
@@ -268,8 +267,8 @@ def parse_inference_perf(requests: Iterable[Mapping[str, Any]]) -> list[Measured
         if times_s:
             found.append(
                 Measured(
-                    ttft_ms=(times_s[0] - request["start_time"]) * 1e3,
-                    request_id=json.loads(response["response_chunks"][0])["id"],
+                    json.loads(response["response_chunks"][0])["id"],
+                    (times_s[0] - request["start_time"]) * 1e3,
                     gaps_ms=tuple((late - early) * 1e3 for early, late in pairwise(times_s)),
                 )
             )

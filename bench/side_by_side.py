@@ -15,18 +15,30 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from bench import tokenizer
-from bench.comparison import Figures, NothingSent, Sample, cpu_ratio, figures, order, table, window_of
+from bench.comparison import (
+    TAIL_S,
+    WARM_S,
+    Figures,
+    NoResult,
+    Sample,
+    cpu_ratio,
+    figures,
+    order,
+    table,
+    window_of,
+)
 from bench.loads import LOADS, Load
 from bench.peers import OURS, PEERS, Client, Setting
 from bench.process_tree import busy_s, tree_cpu_s
 from bench.truth import NoCompiler, server_stats, true_streams, truth_server
-from experiments.launch import REPOSITORY, last_lines, stop
+from experiments.launch import REPOSITORY, last_lines
 from runlog.exit_codes import ExitCode
 
 SAMPLE_EVERY_S = 0.25
@@ -98,10 +110,9 @@ def measure(
                 window=window_of(samples, load, seconds),
                 measured=contender.client.read(setting.folder),
                 truth=true_streams(url),
-                wall_minus_monotonic_s=time.time() - time.monotonic(),
                 server_late_ms=server_stats(url).late_ms,
             )
-        except (NothingSent, FileNotFoundError, LookupError, ValueError) as error:
+        except (NoResult, FileNotFoundError, LookupError, ValueError) as error:
             what = f"{contender.name} gave no result under {load.name} (exit status {exit_code})"
             raise ClientFailed(f"{what}: {error}\n{last_lines(log)}") from error
 
@@ -123,17 +134,24 @@ def _run(client: Client, setting: Setting, log: Path, cores: Sequence[int]) -> t
     samples = []
     deadline = time.monotonic() + setting.seconds + START_AND_END_S
     try:
-        while process.poll() is None and time.monotonic() < deadline:
+        ended = False
+        while not ended:
+            ended = _has_ended(process.pid) or time.monotonic() > deadline
             seen = server_stats(setting.url)
             now_ns = time.monotonic_ns()
             cpu_s, core_busy_s = tree_cpu_s(process.pid), busy_s(cores)
             samples.append(Sample(now_ns, seen.chunks, seen.requests, seen.active, cpu_s, core_busy_s))
-            time.sleep(SAMPLE_EVERY_S)
+            time.sleep(0 if ended else SAMPLE_EVERY_S)
     finally:
-        exit_code = stop(process)
-        with suppress(ProcessLookupError):  # what it left behind in its session
+        with suppress(ProcessLookupError):  # what still runs in its session
             os.killpg(process.pid, signal.SIGKILL)
+        exit_code = process.wait()
     return samples, exit_code
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether a child has ended; it is not waited for, so that its CPU time can still be read."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def compare(
@@ -148,7 +166,7 @@ def compare(
     cores = sorted(os.sched_getaffinity(0))[:2]
     by_name = {contender.name: contender for contender in found}
     total, done, failures, began_s = repeats * len(loads) * len(found), 0, [], time.monotonic()
-    with tempfile.TemporaryDirectory() as made:
+    with tempfile.TemporaryDirectory() as made, _pinned(cores[-1:]):
         words = Path(made) / "tokenizer"
         _make_tokenizer(found, words)
         for repeat in range(repeats):
@@ -169,6 +187,17 @@ def compare(
     return failures
 
 
+@contextmanager
+def _pinned(cores: Sequence[int]) -> Iterator[None]:
+    """Keep this program off the client's core while the block lasts."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
 def _make_tokenizer(found: Sequence[Contender], folder: Path) -> None:
     peer = next((contender for contender in found if contender.client.package), None)
     if peer is not None:
@@ -179,9 +208,20 @@ def _make_tokenizer(found: Sequence[Contender], folder: Path) -> None:
             raise NotInstalled(f"{peer.python} could not make a tokenizer:\n{made.stderr[-800:]}")
 
 
+class _Parser(argparse.ArgumentParser):
+    """A wrong argument ends with one line and our usage code."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(int(ExitCode.USAGE), f"{self.prog}: {message}. See --help.\n")
+
+
 def main() -> ExitCode:
-    """Compare what the arguments ask for; print a table, and each run as a line of JSON where asked."""
-    parser = argparse.ArgumentParser(prog="python -m bench.side_by_side", description=__doc__)
+    """Compare what the arguments ask for; print a table, and each run as a line of JSON where asked.
+
+    Ended early, it stops what it started and prints the table of what it has.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    parser = _Parser(prog="python -m bench.side_by_side", description=__doc__)
     for name in PEERS:
         parser.add_argument(f"--{name}", type=Path, metavar="PYTHON", help=f"a Python that has {name}")
     parser.add_argument("--loads", default=",".join(LOADS), help=f"of: {', '.join(LOADS)} (all)")
@@ -193,10 +233,10 @@ def main() -> ExitCode:
     asked = parser.parse_args()
     pythons = {name: python for name in PEERS if (python := getattr(asked, name.replace("-", "_")))}
     names = [name.strip() for name in asked.loads.split(",")]
-    if unknown := [name for name in names if name not in LOADS]:
-        parser.error(f"no load is named {', '.join(unknown)}; there are: {', '.join(LOADS)}")
     repeats, seconds = (1, QUICK_SECONDS) if asked.quick else (asked.repeats, asked.seconds)
     base = asked.base or next(iter(pythons), None)
+    if wrong := _wrong(names, base, [*OURS, *pythons], seconds):
+        parser.error(wrong)
     runs: list[Figures] = []
 
     def keep(run: Figures) -> None:
@@ -213,8 +253,22 @@ def main() -> ExitCode:
     except (NotInstalled, NoCompiler) as error:
         print(error, file=sys.stderr)
         return ExitCode.NOT_VALID
+    except KeyboardInterrupt:
+        print(table(runs, base))
+        return ExitCode.INTERRUPTED
     print(table(runs, base))
     return ExitCode.NOT_VALID if failures else ExitCode.OK
+
+
+def _wrong(loads: Sequence[str], base: str | None, clients: Sequence[str], seconds: float) -> str | None:
+    """What cannot be done as asked, with what can."""
+    if unknown := [name for name in loads if name not in LOADS]:
+        return f"no load is named {', '.join(unknown)}; there are: {', '.join(LOADS)}"
+    if base not in (None, *clients):
+        return f"--base {base} is not measured here; measured are: {', '.join(clients)}"
+    if seconds < WARM_S + TAIL_S + 1:
+        return f"--seconds {seconds:g} leaves no steady part: give {WARM_S + TAIL_S + 1:g} or more"
+    return None
 
 
 def _tell(line: str) -> None:
