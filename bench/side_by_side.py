@@ -129,7 +129,7 @@ def _run(client: Client, setting: Setting, log: Path, cores: Sequence[int]) -> t
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=lambda: os.sched_setaffinity(0, cores),
+            preexec_fn=lambda: _place(cores),
         )
     samples = []
     deadline = time.monotonic() + setting.seconds + START_AND_END_S
@@ -147,6 +147,20 @@ def _run(client: Client, setting: Setting, log: Path, cores: Sequence[int]) -> t
             os.killpg(process.pid, signal.SIGKILL)
         exit_code = process.wait()
     return samples, exit_code
+
+
+def _place(cores: Sequence[int]) -> None:
+    """In a client before it begins: its cores, and our priority."""
+    os.sched_setaffinity(0, cores)
+    _heed_nice()
+
+
+def _heed_nice() -> None:
+    """Let this session compete with others by our nice value: where Linux groups processes by session, that
+    value counts only inside the group, and the group has one of its own.
+    """
+    with suppress(OSError):
+        Path("/proc/self/autogroup").write_text(str(os.nice(0)))
 
 
 def _has_ended(pid: int) -> bool:
@@ -221,6 +235,7 @@ def main() -> ExitCode:
     Ended early, it stops what it started and prints the table of what it has.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    _heed_nice()
     parser = _Parser(prog="python -m bench.side_by_side", description=__doc__)
     for name in PEERS:
         parser.add_argument(f"--{name}", type=Path, metavar="PYTHON", help=f"a Python that has {name}")
