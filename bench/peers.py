@@ -69,11 +69,14 @@ class Measured:
 
 @dataclass(frozen=True)
 class Client:
-    """One row: the package that has it (None: ours), how it is started, how its output is read."""
+    """One row: the package that has it (None: ours), how it is started, how its output is read, and whether
+    it wants a tokenizer.
+    """
 
     package: str | None
     command: Callable[[Setting], Command]
     read: Callable[[Path], list[Measured]]
+    needs_tokenizer: bool = False
 
 
 # --- ours ---
@@ -275,6 +278,25 @@ def parse_inference_perf(requests: Iterable[Mapping[str, Any]]) -> list[Measured
     return found
 
 
+# --- a plain loop ---
+
+
+def aiohttp_loop_command(setting: Setting) -> Command:
+    """Our own small program, run by any Python that has aiohttp."""
+    load = setting.load
+    seconds = 0.0 if load.once else setting.seconds
+    numbers = (str(load.streams), str(load.chunks), f"{seconds:g}")
+    program = str(REPOSITORY / "bench" / "aiohttp_loop.py")
+    output = str(setting.folder / "loop.jsonl")
+    return Command([str(setting.python), "-I", program, setting.url, *numbers, output])
+
+
+def read_aiohttp_loop(folder: Path) -> list[Measured]:
+    """`loop.jsonl`, one request a line."""
+    records = [json.loads(line) for line in (folder / "loop.jsonl").read_text().splitlines()]
+    return [Measured(one["request_id"], one["ttft_ms"], tuple(one["gaps_ms"])) for one in records]
+
+
 def _only_file(folder: Path, name: str) -> Path:
     found = sorted(folder.rglob(name))
     if not found:
@@ -286,7 +308,10 @@ OURS: dict[str, Client] = {"ours, direct": ours()}
 """Our client, a row an engine."""
 
 PEERS: dict[str, Client] = {
-    "guidellm": Client("guidellm", guidellm_command, read_guidellm),
-    "aiperf": Client("aiperf", aiperf_command, read_aiperf),
-    "inference-perf": Client("inference-perf", inference_perf_command, read_inference_perf),
+    "guidellm": Client("guidellm", guidellm_command, read_guidellm, needs_tokenizer=True),
+    "aiperf": Client("aiperf", aiperf_command, read_aiperf, needs_tokenizer=True),
+    "inference-perf": Client(
+        "inference-perf", inference_perf_command, read_inference_perf, needs_tokenizer=True
+    ),
+    "aiohttp-loop": Client("aiohttp", aiohttp_loop_command, read_aiohttp_loop),
 }

@@ -50,9 +50,8 @@ def family(root: int, processes: Iterable[ProcessTimes]) -> list[ProcessTimes]:
     found: dict[int, ProcessTimes] = {}
     while to_visit:
         process = to_visit.pop()
-        if process.pid not in found:
-            found[process.pid] = process
-            to_visit += children.get(process.pid, [])
+        found[process.pid] = process
+        to_visit += children.get(process.pid, [])
     return list(found.values())
 
 

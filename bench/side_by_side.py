@@ -213,7 +213,7 @@ def _pinned(cores: Sequence[int]) -> Iterator[None]:
 
 
 def _make_tokenizer(found: Sequence[Contender], folder: Path) -> None:
-    peer = next((contender for contender in found if contender.client.package), None)
+    peer = next((contender for contender in found if contender.client.needs_tokenizer), None)
     if peer is not None:
         made = subprocess.run(
             [str(peer.python), "-I", tokenizer.__file__, str(folder)], capture_output=True, text=True

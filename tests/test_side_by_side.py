@@ -25,7 +25,6 @@ from bench.peers import (
     Client,
     Command,
     Measured,
-    Setting,
     parse_aiperf,
     parse_guidellm,
     parse_inference_perf,
@@ -274,36 +273,8 @@ def test_the_table_shows_medians_and_the_range_of_ratios() -> None:
 
 # --- the program ---
 
-TINY = """
-import json, subprocess, sys, threading, time, urllib.request
-url, output, streams = sys.argv[1:]
-subprocess.run([sys.executable, "-c", "sum(range(3_000_000))"])
-lines = []
-def ask(number):
-    body = json.dumps({"stream": True}).encode()
-    request = urllib.request.Request(url + "/v1/chat/completions", body, {"x-request-id": f"r{number}"})
-    sent, stamps = time.perf_counter(), []
-    with urllib.request.urlopen(request) as answer:
-        stamps = [time.perf_counter() for line in answer if b'"content":" tok' in line]
-    gaps = [(late - early) * 1e3 for early, late in zip(stamps, stamps[1:])]
-    first = {"value": (stamps[0] - sent) * 1e3}
-    metrics = {"time_to_first_token": first, "inter_chunk_latency": {"value": gaps}}
-    lines.append(json.dumps({"metadata": {"x_request_id": f"r{number}"}, "metrics": metrics}))
-threads = [threading.Thread(target=ask, args=(number,)) for number in range(int(streams))]
-for thread in threads: thread.start()
-for thread in threads: thread.join()
-open(output, "w").write("\\n".join(lines))
-"""
 BURST = Load("burst of 8", 8, 6, ttft_ms=100, gap_ms=100, once=True)
-
-
-def _tiny(script: str) -> Client:
-    def command(setting: Setting) -> Command:
-        output = setting.folder / "profile_export.jsonl"
-        streams = str(setting.load.streams)
-        return Command([sys.executable, "-c", script, setting.url, str(output), streams])
-
-    return Client(None, command, PEERS["aiperf"].read)
+LOOP = Contender("loop", PEERS["aiohttp-loop"], Path(sys.executable), "7")
 
 
 needs_a_compiler = pytest.mark.skipif(
@@ -315,8 +286,8 @@ needs_a_compiler = pytest.mark.skipif(
 @needs_a_compiler
 def test_a_client_is_run_and_compared_with_the_truth(tmp_path: Path) -> None:
     cores = sorted(os.sched_getaffinity(0))
-    found = measure(Contender("tiny", _tiny(TINY), Path(sys.executable), "7"), BURST, 1, 3.0, cores, tmp_path)
-    assert (found.client, found.version, found.load, found.repeat) == ("tiny", "7", "burst of 8", 1)
+    found = measure(LOOP, BURST, 1, 3.0, cores, tmp_path)
+    assert (found.client, found.version, found.load, found.repeat) == ("loop", "7", "burst of 8", 1)
     assert found.requests == found.compared == found.connections == 8
     assert 30 <= found.chunks_per_s * found.window_s <= 48
     assert found.offered_chunks_per_s is None
@@ -327,20 +298,33 @@ def test_a_client_is_run_and_compared_with_the_truth(tmp_path: Path) -> None:
 
 
 @needs_a_compiler
+def test_streams_ask_again_over_their_connections(tmp_path: Path) -> None:
+    load = Load("5 streams", 5, 4, ttft_ms=20, gap_ms=10)
+    found = measure(LOOP, load, 0, 4.5, sorted(os.sched_getaffinity(0)), tmp_path)
+    assert found.connections == 5
+    assert found.requests > found.compared > 5 * 2
+    assert found.offered_chunks_per_s == pytest.approx(5 * 4 / 0.050)
+    assert 0 < found.chunks_per_s < 5 * 4 / 0.050
+    assert found.client_cores > 0
+
+
+@needs_a_compiler
 def test_a_client_that_fails_is_told_and_the_others_go_on() -> None:
     allowed = os.sched_getaffinity(0)
-    broken = Contender("broken", _tiny("import sys; sys.exit('no such option')"), Path(sys.executable), "")
-    tiny = Contender("tiny", _tiny(TINY), Path(sys.executable), "")
+    failing = Client(
+        None, lambda _: Command([sys.executable, "-c", "exit('no such option')"]), LOOP.client.read
+    )
+    broken = Contender("broken", failing, Path(sys.executable), "")
     told: list[str] = []
     runs: list[Figures] = []
-    failures = compare([broken, tiny], [BURST], 1, 3.0, told.append, runs.append)
-    assert [run.client for run in runs] == ["tiny"]
+    failures = compare([broken, LOOP], [BURST], 1, 3.0, told.append, runs.append)
+    assert [run.client for run in runs] == ["loop"]
     assert len(failures) == 1
     assert re.search(
         r"broken gave no result .*exit status 1.*no load\nno such option", failures[0], re.DOTALL
     )
     assert told[0] == "run 1 of 2: broken, burst of 8"
-    assert re.fullmatch(r"run 2 of 2: tiny, burst of 8, about \d+ s left", told[2])
+    assert re.fullmatch(r"run 2 of 2: loop, burst of 8, about \d+ s left", told[2])
     assert os.sched_getaffinity(0) == allowed
 
 
