@@ -19,7 +19,7 @@ test-slow: $(VENV)/dev.stamp    ## end to end: processes, the demo
 
 # the Pythons of other load generators, where they are installed: make bench GUIDELLM=/path/to/python
 PEERS = $(if $(GUIDELLM),--guidellm $(GUIDELLM)) $(if $(AIPERF),--aiperf $(AIPERF)) \
-  $(if $(INFERENCE_PERF),--inference-perf $(INFERENCE_PERF))
+  $(if $(INFERENCE_PERF),--inference-perf $(INFERENCE_PERF)) $(if $(AIOHTTP_LOOP),--aiohttp-loop $(AIOHTTP_LOOP))
 
 bench: $(VENV)/run.stamp   ## how true and how cheap the load generator is here; beside others: see bench/README.md
 ifeq ($(strip $(PEERS)),)

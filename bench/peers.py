@@ -19,6 +19,7 @@ from typing import Any
 
 from bench.loads import Load
 from experiments.launch import REPOSITORY
+from loadgen.options import OPTIONS
 from runlog.folder import read_gaps, read_requests
 
 PROMPT = "the quick brown fox jumps over the lazy dog and " * 4
@@ -304,7 +305,10 @@ def _only_file(folder: Path, name: str) -> Path:
     return found[0]
 
 
-OURS: dict[str, Client] = {"ours, direct": ours()}
+ENGINES = next((option.choices for option in OPTIONS if option.flag == "--engine"), None) or ()
+OURS: dict[str, Client] = {f"ours, {engine}": ours("--engine", engine) for engine in ENGINES} or {
+    "ours, direct": ours()
+}
 """Our client, a row an engine."""
 
 PEERS: dict[str, Client] = {

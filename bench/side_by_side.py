@@ -43,7 +43,6 @@ from runlog.exit_codes import ExitCode
 
 SAMPLE_EVERY_S = 0.25
 START_AND_END_S = 90.0  # a client that takes longer beside its load is ended
-QUICK_SECONDS = 8.0
 
 
 class ClientFailed(Exception):
@@ -229,6 +228,11 @@ class _Parser(argparse.ArgumentParser):
         self.exit(int(ExitCode.USAGE), f"{self.prog}: {message}. See --help.\n")
 
 
+def _program(text: str) -> Path:
+    """A Python's path as given: the links of an environment are not followed, or it would be left."""
+    return Path(text).absolute()
+
+
 def main() -> ExitCode:
     """Compare what the arguments ask for; print a table, and each run as a line of JSON where asked.
 
@@ -238,17 +242,17 @@ def main() -> ExitCode:
     _heed_nice()
     parser = _Parser(prog="python -m bench.side_by_side", description=__doc__)
     for name in PEERS:
-        parser.add_argument(f"--{name}", type=Path, metavar="PYTHON", help=f"a Python that has {name}")
+        parser.add_argument(f"--{name}", type=_program, metavar="PYTHON", help=f"a Python that has {name}")
     parser.add_argument("--loads", default=",".join(LOADS), help=f"of: {', '.join(LOADS)} (all)")
-    parser.add_argument("--seconds", type=float, default=12.0, help="length of a closed loop (12)")
+    parser.add_argument("--seconds", type=float, default=8.0, help="length of a closed loop (8)")
     parser.add_argument("--repeats", type=int, default=2, help="forwards and backwards in turn (2)")
-    parser.add_argument("--quick", action="store_true", help="once, and short: about a minute a client")
+    parser.add_argument("--quick", action="store_true", help="once: about a minute a client")
     parser.add_argument("--base", help="client that CPU is compared with (the first peer)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write each run, a JSON object a line")
     asked = parser.parse_args()
     pythons = {name: python for name in PEERS if (python := getattr(asked, name.replace("-", "_")))}
     names = [name.strip() for name in asked.loads.split(",")]
-    repeats, seconds = (1, QUICK_SECONDS) if asked.quick else (asked.repeats, asked.seconds)
+    repeats, seconds = 1 if asked.quick else asked.repeats, asked.seconds
     base = asked.base or next(iter(pythons), None)
     if wrong := _wrong(names, base, [*OURS, *pythons], seconds):
         parser.error(wrong)

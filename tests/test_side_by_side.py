@@ -21,6 +21,7 @@ import pytest
 from bench.comparison import Figures, NoResult, Sample, cpu_ratio, figures, order, table, window_of
 from bench.loads import Load
 from bench.peers import (
+    OURS,
     PEERS,
     Client,
     Command,
@@ -342,7 +343,7 @@ def test_a_python_without_the_peer_is_told_with_what_to_install(tmp_path: Path) 
             ("--loads", "streams"),
             "no load is named streams; there are: streams-30, streams-50, burst, requests",
         ),
-        (("--base", "vllm"), "--base vllm is not measured here; measured are: ours, direct"),
+        (("--base", "vllm"), f"--base vllm is not measured here; measured are: {', '.join(OURS)}"),
         (("--seconds", "3"), "--seconds 3 leaves no steady part: give 4 or more"),
     ],
 )
