@@ -16,8 +16,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import NoReturn
 
@@ -26,41 +26,19 @@ from bench.comparison import (
     TAIL_S,
     WARM_S,
     Figures,
-    NoResult,
-    Sample,
     cpu_ratio,
-    figures,
     order,
     table,
-    window_of,
 )
 from bench.loads import LOADS, Load
-from bench.peers import OURS, PEERS, Client, Setting
-from bench.process_tree import busy_s, tree_cpu_s
-from bench.truth import NoCompiler, server_stats, true_streams, truth_server
-from experiments.launch import REPOSITORY, last_lines
+from bench.one_run import ClientFailed, Contender, heed_nice, measure
+from bench.peers import OURS, PEERS
+from bench.truth import NoCompiler
 from runlog.exit_codes import ExitCode
-
-SAMPLE_EVERY_S = 0.25
-START_AND_END_S = 90.0  # a client that takes longer beside its load is ended
-
-
-class ClientFailed(Exception):
-    """A client did not give a result; the message says why, with the end of its log."""
 
 
 class NotInstalled(Exception):
     """A peer's Python does not have the peer; the message says what to install."""
-
-
-@dataclass(frozen=True)
-class Contender:
-    """A client of this comparison, with the Python that has it and its version."""
-
-    name: str
-    client: Client
-    python: Path
-    version: str
 
 
 def contenders(pythons: Mapping[str, Path]) -> list[Contender]:
@@ -86,87 +64,6 @@ def _version(package: str, python: Path) -> str:
     return answer.stdout.strip()
 
 
-def measure(
-    contender: Contender, load: Load, repeat: int, seconds: float, cores: Sequence[int], words: Path
-) -> Figures:
-    """Run one client under one load to its end. Raises ClientFailed."""
-    server_cores, client_cores = cores[-1:], cores[:-1] or cores
-    with (
-        tempfile.TemporaryDirectory() as made,
-        truth_server(load.ttft_ms, load.gap_ms, load.chunks, server_cores) as url,
-    ):
-        folder = Path(made)
-        (folder / "output").mkdir()
-        setting = Setting(load, url, seconds, folder / "output", contender.python, words)
-        log = folder / "client.log"
-        samples, exit_code = _run(contender.client, setting, log, client_cores)
-        try:
-            return figures(
-                contender.name,
-                contender.version,
-                load,
-                repeat,
-                window=window_of(samples, load, seconds),
-                measured=contender.client.read(setting.folder),
-                truth=true_streams(url),
-                server_late_ms=server_stats(url).late_ms,
-            )
-        except (NoResult, FileNotFoundError, LookupError, ValueError) as error:
-            what = f"{contender.name} gave no result under {load.name} (exit status {exit_code})"
-            raise ClientFailed(f"{what}: {error}\n{last_lines(log)}") from error
-
-
-def _run(client: Client, setting: Setting, log: Path, cores: Sequence[int]) -> tuple[list[Sample], int]:
-    """Start a client in a session of its own and look at it and the server until it has ended."""
-    command = client.command(setting)
-    with open(log, "wb") as output:
-        process = subprocess.Popen(
-            command.arguments,
-            cwd=REPOSITORY,
-            env={**os.environ, **command.environment},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=lambda: _place(cores),
-        )
-    samples = []
-    deadline = time.monotonic() + setting.seconds + START_AND_END_S
-    try:
-        ended = False
-        while not ended:
-            ended = _has_ended(process.pid) or time.monotonic() > deadline
-            seen = server_stats(setting.url)
-            now_ns = time.monotonic_ns()
-            cpu_s, core_busy_s = tree_cpu_s(process.pid), busy_s(cores)
-            samples.append(Sample(now_ns, seen.chunks, seen.requests, seen.active, cpu_s, core_busy_s))
-            time.sleep(0 if ended else SAMPLE_EVERY_S)
-    finally:
-        with suppress(ProcessLookupError):  # what still runs in its session
-            os.killpg(process.pid, signal.SIGKILL)
-        exit_code = process.wait()
-    return samples, exit_code
-
-
-def _place(cores: Sequence[int]) -> None:
-    """In a client before it begins: its cores, and our priority."""
-    os.sched_setaffinity(0, cores)
-    _heed_nice()
-
-
-def _heed_nice() -> None:
-    """Let this session compete with others by our nice value: where Linux groups processes by session, that
-    value counts only inside the group, and the group has one of its own.
-    """
-    with suppress(OSError):
-        Path("/proc/self/autogroup").write_text(str(os.nice(0)))
-
-
-def _has_ended(pid: int) -> bool:
-    """Whether a child has ended; it is not waited for, so that its CPU time can still be read."""
-    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-
-
 def compare(
     found: Sequence[Contender],
     loads: Sequence[Load],
@@ -185,12 +82,9 @@ def compare(
         for repeat in range(repeats):
             for load in loads:
                 for name in order(list(by_name), repeat):
-                    left = (
-                        f", about {(time.monotonic() - began_s) / done * (total - done):.0f} s left"
-                        if done
-                        else ""
-                    )
-                    tell(f"run {done + 1} of {total}: {name}, {load.name}{left}")
+                    left_s = (time.monotonic() - began_s) / done * (total - done) if done else None
+                    about = "" if left_s is None else f", about {left_s:.0f} s left"
+                    tell(f"run {done + 1} of {total}: {name}, {load.name}{about}")
                     try:
                         on_run(measure(by_name[name], load, repeat, seconds, cores, words))
                     except ClientFailed as error:
@@ -239,7 +133,7 @@ def main() -> ExitCode:
     Ended early, it stops what it started and prints the table of what it has.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    _heed_nice()
+    heed_nice()
     parser = _Parser(prog="python -m bench.side_by_side", description=__doc__)
     for name in PEERS:
         parser.add_argument(f"--{name}", type=_program, metavar="PYTHON", help=f"a Python that has {name}")
@@ -265,6 +159,9 @@ def main() -> ExitCode:
             lines = [json.dumps({**asdict(one), **ratio}) for one, ratio in zip(runs, ratios, strict=True)]
             asked.json.write_text("\n".join(lines) + "\n")
 
+    if not hasattr(os, "sched_setaffinity"):
+        print("the comparison needs Linux: it pins programs to cores and reads /proc", file=sys.stderr)
+        return ExitCode.NOT_VALID
     try:
         failures = compare(
             contenders(pythons), [LOADS[name] for name in names], repeats, seconds, _tell, keep

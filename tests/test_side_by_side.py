@@ -20,6 +20,7 @@ import pytest
 
 from bench.comparison import Figures, NoResult, Sample, cpu_ratio, figures, order, table, window_of
 from bench.loads import Load
+from bench.one_run import ClientFailed, Contender, measure
 from bench.peers import (
     OURS,
     PEERS,
@@ -31,7 +32,7 @@ from bench.peers import (
     parse_inference_perf,
 )
 from bench.process_tree import ProcessTimes, family, parse_cores, parse_stat, tree_cpu_s
-from bench.side_by_side import Contender, NotInstalled, compare, contenders, measure
+from bench.side_by_side import NotInstalled, compare, contenders
 from bench.truth import TrueStream
 
 DATA = Path(__file__).parent / "data" / "peers"
@@ -327,6 +328,20 @@ def test_a_client_that_fails_is_told_and_the_others_go_on() -> None:
     assert told[0] == "run 1 of 2: broken, burst of 8"
     assert re.fullmatch(r"run 2 of 2: loop, burst of 8, about \d+ s left", told[2])
     assert os.sched_getaffinity(0) == allowed
+
+
+@needs_a_compiler
+def test_a_command_that_is_not_there_is_told(tmp_path: Path) -> None:
+    absent = Client(None, lambda _: Command([str(tmp_path / "peer")]), LOOP.client.read)
+    with pytest.raises(ClientFailed, match=r"peer cannot be run: .*No such file"):
+        measure(
+            Contender("absent", absent, Path(sys.executable), ""),
+            BURST,
+            0,
+            3.0,
+            sorted(os.sched_getaffinity(0)),
+            tmp_path,
+        )
 
 
 def test_a_python_without_the_peer_is_told_with_what_to_install(tmp_path: Path) -> None:
