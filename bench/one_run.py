@@ -23,6 +23,7 @@ from bench.process_tree import busy_s, tree_cpu_s
 from bench.truth import server_stats, true_streams, truth_server
 from experiments.launch import REPOSITORY, last_lines
 
+ENDING = {signal.SIGINT, signal.SIGTERM}
 SAMPLE_EVERY_S = 0.25
 START_AND_END_S = 90.0  # a client that takes longer beside its load is ended
 
@@ -74,13 +75,16 @@ def measure(
 def _run(client: Client, setting: Setting, log: Path, cores: Sequence[int]) -> tuple[list[Sample], int]:
     """Start a client in a session of its own and look at it and the server until it has ended."""
     command = client.command(setting)
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # or a client half started would be left behind
     try:
         process = _start(command, log, cores)
     except OSError as error:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
         raise ClientFailed(f"{command.arguments[0]} cannot be run: {error}") from error
     samples = []
     deadline = time.monotonic() + setting.seconds + START_AND_END_S
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
         ended = False
         while not ended:
             ended = _has_ended(process.pid) or time.monotonic() > deadline
@@ -111,7 +115,8 @@ def _start(command: Command, log: Path, cores: Sequence[int]) -> subprocess.Pope
 
 
 def _place(cores: Sequence[int]) -> None:
-    """In a client before it begins: its cores, and our priority."""
+    """In a client before it begins: its cores, our priority, and no signal held back."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     os.sched_setaffinity(0, cores)
     heed_nice()
 
