@@ -17,8 +17,16 @@ test: $(VENV)/dev.stamp    ## the fast tests
 test-slow: $(VENV)/dev.stamp    ## end to end: processes, the demo
 	$(BIN)/python -m pytest -q -m slow --timeout 600
 
-bench: $(VENV)/run.stamp   ## how true and how cheap the load generator is, on this machine (needs a C compiler)
+# the Pythons of other load generators, where they are installed: make bench GUIDELLM=/path/to/python
+PEERS = $(if $(GUIDELLM),--guidellm $(GUIDELLM)) $(if $(AIPERF),--aiperf $(AIPERF)) \
+  $(if $(INFERENCE_PERF),--inference-perf $(INFERENCE_PERF)) $(if $(AIOHTTP_LOOP),--aiohttp-loop $(AIOHTTP_LOOP))
+
+bench: $(VENV)/run.stamp   ## how true and how cheap the load generator is here; beside others: see bench/README.md
+ifeq ($(strip $(PEERS)),)
 	$(BIN)/python -m bench.accuracy
+else
+	$(BIN)/python -m bench.side_by_side $(PEERS) $(BENCH)
+endif
 
 lint: $(VENV)/dev.stamp    ## ruff: rules and format
 	$(BIN)/ruff check .
