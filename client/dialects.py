@@ -63,3 +63,12 @@ DIALECTS: dict[str, Dialect] = {
         Dialect("mistral", "Mistral's own: without stream_options", takes_stream_options=False),
     )
 }
+
+
+_REFUSED_FIELDS = {"max_completion_tokens": "openai-hosted", "stream_options": "mistral"}
+
+
+def dialect_asked_for(said: str) -> str | None:
+    """The dialect that a server asks for when it turns a standard request away with these words: they name
+    the field that it wants instead, or does not know. None when they name neither."""
+    return next((dialect for field, dialect in _REFUSED_FIELDS.items() if field in said), None)

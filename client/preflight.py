@@ -24,7 +24,7 @@ from client.clock import monotonic_ns
 from client.clues import Evidence, Server, server_of
 from client.completion import Finished, Request, complete
 from client.detection import other_endpoints, recognise
-from client.dialects import DIALECTS
+from client.dialects import DIALECTS, dialect_asked_for
 from client.endpoints import request_body
 from client.exchange import Answer, exchange
 from client.meaning import usage_of
@@ -119,9 +119,13 @@ def preflight(
     fields = {name: value for name, value in (extra or {}).items() if name not in _LENGTHS}
     limits = limits or Limits()
     pool = ConnectionPool(target, connect_limit_s=limits.connect_s, tls_context=tls_context)
-    asking = _Asking(pool, limits, stream, fields)
+    asking = _Asking(pool, limits, stream, fields, "openai" if dialect == AUTO else dialect)
     try:
-        finished = asking.completion("openai" if dialect == AUTO else dialect)
+        finished = asking.completion()
+        asked_for = dialect_asked_for(finished.record.error or "") if dialect == AUTO else None
+        if asked_for is not None:
+            asking.dialect = asked_for
+            finished = asking.completion()
         seen = Seen(target, limits, finished, key_variables=key_variables, inside_container=in_container())
         if seen.status in (200, 400, 422) or seen.status in NO_COMPLETION_HERE:
             seen = replace(seen, models=models_served(pool, min(limits.first_token_s, _PAGE_LIMIT_S)))
@@ -139,21 +143,22 @@ def preflight(
 
 
 class _Asking:
-    """Sends the small requests and counts what they cost."""
+    """Sends the small requests, in `dialect`, and counts what they cost."""
 
     def __init__(
-        self, pool: ConnectionPool, limits: Limits, stream: bool, fields: Mapping[str, object]
+        self, pool: ConnectionPool, limits: Limits, stream: bool, fields: Mapping[str, object], dialect: str
     ) -> None:
+        self.dialect = dialect
         self.pool = pool
         self.limits = limits
         self.stream = stream
         self.spent = Spent()
         self._fields = fields
 
-    def completion(self, dialect: str) -> Finished:
+    def completion(self) -> Finished:
         """A completion of ASKED_TOKENS tokens, as the load sends its own."""
         request = Request(
-            body=self._body(_PROMPT, ASKED_TOKENS, self.stream, dialect),
+            body=self._body(_PROMPT, ASKED_TOKENS, self.stream),
             request_id=f"preflight-{secrets.token_hex(6)}",
             name="preflight",
             asked_output_tokens=ASKED_TOKENS,
@@ -163,10 +168,16 @@ class _Asking:
         self.spent = self.spent.plus(finished.record.input_tokens, finished.record.output_tokens)
         return finished
 
-    def _body(self, prompt: str, tokens: int, stream: bool, dialect: str = "openai") -> bytes:
+    def _body(self, prompt: str, tokens: int, stream: bool) -> bytes:
         target = self.pool.target
         return request_body(
-            target.endpoint, target.model, prompt, tokens, stream=stream, dialect=dialect, extra=self._fields
+            target.endpoint,
+            target.model,
+            prompt,
+            tokens,
+            stream=stream,
+            dialect=self.dialect,
+            extra=self._fields,
         )
 
     def counted(self, prompt: str) -> tuple[Answer, int | None]:
@@ -190,10 +201,12 @@ def _known(asking: _Asking, seen: Seen, dialect: str, prompt_of_words: PromptOfW
         evidence, calibration, uncounted = _calibrated(asking, evidence, prompt_of_words)
     limit_s = min(asking.limits.first_token_s, _PAGE_LIMIT_S)
     server = recognise(asking.pool, evidence, limit_s) if dialect == AUTO else server_of(evidence)
+    settled = dialect != AUTO or asking.dialect != "openai"  # by the user, or by what the server refused
+    spoken = asking.dialect if settled or server is None else server.dialect
     answered = Answered(
         seen,
         ASKED_TOKENS,
-        dialect if dialect != AUTO else server.dialect if server else "openai",
+        spoken,
         asking.stream,
         server=server,
         sought=dialect == AUTO,
@@ -243,7 +256,8 @@ def _calibrated(
 def _forced(asking: _Asking, answered: Answered) -> Answered:
     """Try the dialect's way of forcing a length. A server that takes it is judged by that answer; one that
     does not is spoken to as "openai"."""
-    finished = asking.completion(answered.dialect)
+    asking.dialect = answered.dialect
+    finished = asking.completion()
     record = finished.record
     if record.outcome == "succeeded" or (record.failure_class == "empty_answer" and record.finish_reason):
         return replace(answered, seen=replace(answered.seen, finished=finished))

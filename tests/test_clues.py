@@ -241,7 +241,7 @@ def test_a_server_that_ends_early_all_the_same_is_noticed() -> None:
 def test_an_unknown_server_gets_the_standard_and_a_notice() -> None:
     found, bodies = asked({})
     assert (found.server, found.dialect, len(bodies)) == (None, "openai", 3)
-    assert "--dialect names it: vllm, sglang, llama.cpp" in found.notices[0]
+    assert "--dialect names it: vllm, sglang, " in found.notices[0]
 
 
 def test_a_named_dialect_stays_and_is_told_when_it_does_not_fit() -> None:
@@ -268,6 +268,30 @@ def test_without_counts_lengths_are_estimates(answer: bytes, words: str) -> None
     assert (found.refused, found.calibration) == (None, None)
     assert found.notices[0].startswith("prompt lengths are estimates, a word for a token: ")
     assert words in found.notices[0]
+
+
+def test_a_server_that_wants_another_field_gets_it() -> None:
+    """OpenAI's newer models: max_tokens is refused, and the refusal names the field to use."""
+    refusal = b"""{"error": {"message": "Unsupported parameter: 'max_tokens' is not supported with this model.
+ Use 'max_completion_tokens' instead.", "type": "invalid_request_error", "code": "unsupported_parameter"}}"""
+    bodies: list[dict[str, object]] = []
+
+    def script(connection: int, request: int) -> Sequence[Step]:
+        newest = server.received[-1]
+        if newest.head.startswith(b"GET"):
+            return [plain_answer(b"{}", "404 Not Found")]
+        bodies.append(json.loads(newest.body))
+        if "max_tokens" in bodies[-1]:
+            return [plain_answer(refusal.replace(b"\n", b""), "400 Bad Request")]
+        return [plain_answer(b'{"choices":[{"message":{"content":"a"},"finish_reason":"length"}]}')]
+
+    with ByteServer(script) as server:
+        found = preflight(Target(server.url, "gpt"), limits=SHORT, dialect=AUTO, stream=False)
+    assert (found.refused, found.dialect) == (None, "openai-hosted")
+    assert [("max_tokens" in body, "max_completion_tokens" in body) for body in bodies] == [
+        (True, False),
+        (False, True),
+    ]
 
 
 def test_the_docs_name_every_kind_and_page() -> None:
