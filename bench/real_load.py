@@ -1,0 +1,236 @@
+"""Loads by Locust against a real server: before a load, in one piece, turned away, and a burst."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from analysis.load import load_run
+from analysis.summary import summarize
+from bench.findings import Finding
+from bench.real_servers import Server
+from bench.server_page import Page, QueueSample, QueueWatch, fetch_page, queue_gone_at_s
+from client.preflight import preflight
+from client.target import Target
+from experiments.launch import LaunchError, last_lines, run_load
+from runlog.exit_codes import ExitCode
+from runlog.folder import read_requests, read_run_info
+from runlog.record import RequestRecord
+
+AT_ONCE = 40
+BURST = 30
+BEFORE_S, AFTER_S = 20.0, 40.0
+WIDTH_S = 0.1
+"""Length of the burst: 30 requests within it are as good as at once."""
+
+LEAST_RISE = 5.0
+AGREE_WITHIN_S = 3.0
+TTFT_WITHIN = 0.10
+_SETTLE_S = 1.0
+
+
+@dataclass(frozen=True)
+class LoadResult:
+    """A load that has ended, as our report tells it and as the server's counters do. `extra` is what the
+    server did for the first request of the run, which is none of the load.
+    """
+
+    exit_code: int
+    log: Path
+    summary: dict[str, Any]
+    records: list[RequestRecord]
+    started_s: float
+    before: Page
+    after: Page
+    first: tuple[Page, Page]
+    samples: list[QueueSample]
+
+
+def load(server: Server, runs: Path, name: str, *options: str, watch: bool = False) -> LoadResult:
+    """Run Locust with locustfiles/chat.py and these options against the server. Raises LaunchError when no
+    run came about.
+    """
+    first = _first_request(server)
+    before = first[1]
+    gauge = QueueWatch(server.url, server.names.waiting, server.key) if watch else None
+    with gauge or nullcontext():
+        run = run_load(
+            [
+                *("--host", server.url, "--model", server.model, "--runs-dir", str(runs), "--run-name", name),
+                *("--slo", "none", "--dialect", "vllm", *options),
+            ],
+            runs / "logs" / name,
+            env={"LOAD_API_KEY": server.key or ""},
+            cores=server.cores,
+        )
+        time.sleep(_SETTLE_S)
+    after = fetch_page(server.url, server.key)
+    if run.folder is None:
+        raise LaunchError(f"the run {name} did not begin:\n{last_lines(run.log)}")
+    started = read_run_info(run.folder).started_at
+    return LoadResult(
+        exit_code=run.exit_code,
+        log=run.log,
+        summary=summarize(load_run(run.folder)),
+        records=list(read_requests(run.folder)),
+        started_s=datetime.fromisoformat(started or "").timestamp(),
+        before=before,
+        after=after,
+        first=first,
+        samples=gauge.samples if gauge else [],
+    )
+
+
+def _first_request(server: Server) -> tuple[Page, Page]:
+    """The pages before and after a first request like the one that a run sends before its load: the second
+    of two, for the first may warm the server up."""
+    target = Target(server.url, server.model, server.key)
+    preflight(target, dialect="vllm")
+    time.sleep(_SETTLE_S)
+    before = fetch_page(server.url, server.key)
+    preflight(target, dialect="vllm")
+    time.sleep(_SETTLE_S)
+    return before, fetch_page(server.url, server.key)
+
+
+def check_refused_run(server: Server, runs: Path) -> Iterator[Finding]:
+    """A run for a model that is not served sends no load and ends with its exit code."""
+    run = run_load(
+        ["--host", server.url, "--model", "no-such-model", "--run-time", "5s", "--runs-dir", str(runs)],
+        runs / "logs" / "refused",
+        env={"LOAD_API_KEY": server.key or ""},
+        cores=server.cores,
+    )
+    said = [line for line in run.log.read_text(errors="replace").splitlines() if "is not served at" in line]
+    good = run.exit_code == ExitCode.PREFLIGHT_REFUSED and bool(said) and run.folder is None
+    yield Finding(
+        "run: refused before any load", good, f"exit code {run.exit_code}, {len(said)} line says why"
+    )
+
+
+def check_whole_answers(server: Server, runs: Path) -> Iterator[Finding]:
+    """A run whose answers come in one piece: all succeed, tokens are the server's."""
+    options = ("--run-time", "4s", "--rate", "4", "--output-tokens", "16", "--no-stream", "true")
+    found = load(server, runs, "one-piece", *options)
+    yield from _all_succeeded(found, "one piece")
+    without = all(record.ttft_s is None for record in found.records)
+    yield Finding("one piece: no TTFT is made up", without, f"{len(found.records)} records")
+    yield from _same_tokens(server, found, "one piece")
+
+
+def check_turned_away(server: Server, runs: Path) -> Iterator[Finding]:
+    """More at once than the server's queue limit: what we call rejected is what it counts as rejected, however
+    it says so."""
+    options = ("--shape", "salvo", "--salvo", f"1s,{AT_ONCE}", "--output-tokens", "200")
+    found = load(server, runs, "turned-away", *options)
+    counts = found.summary["counts"]
+    classes = Counter(record.failure_class for record in found.records if record.outcome == "rejected")
+    how = ", ".join(f"{count} x {name}" for name, count in classes.most_common()) or "none"
+    turned_away = found.after.since(found.before, server.names.rejected)
+    if turned_away is None:
+        yield Finding("overload: rejected as the server counts", None, "it counts no rejections")
+    else:
+        good = counts["rejected"] == turned_away > 0
+        seen = f"ours {counts['rejected']} ({how}), server {turned_away:g} of {AT_ONCE}"
+        yield Finding("overload: rejected as the server counts", good, seen)
+    rest = counts["succeeded"] + counts["rejected"] == AT_ONCE and counts["failed"] == 0
+    yield Finding(
+        "overload: the others succeed", rest, f"{counts['succeeded']} succeeded, {counts['failed']} failed"
+    )
+    yield from _same_tokens(server, found, "overload")
+
+
+def check_burst(server: Server, runs: Path) -> Iterator[Finding]:
+    """A calm rate, a burst, the same calm rate: TTFT, recovery and tokens as told by us and by the server."""
+    length_s = BEFORE_S + AFTER_S
+    mean = 1.0 + BURST / length_s
+    found = load(
+        server,
+        runs,
+        "burst",
+        *("--shape", "pulse", "--arrivals", "constant", "--rate", f"{mean:g}"),
+        *("--peak-ratio", f"{BURST / WIDTH_S / mean:.4f}", "--width", f"{WIDTH_S * 1000:g}ms"),
+        *("--period", f"{length_s:g}s", "--lead", f"{BEFORE_S:g}s", "--run-time", f"{length_s:g}s"),
+        *("--input-tokens", "60", "--output-tokens", "32"),
+        watch=True,
+    )
+    yield from _all_succeeded(found, "burst")
+    reasons = "; ".join([*found.summary["verdict_reasons"], *found.summary["warnings"]])
+    verdict = found.summary["verdict"]
+    yield Finding(
+        "burst: the run is VALID", verdict == "VALID", f"{verdict}{': ' if reasons else ''}{reasons}"
+    )
+    yield from _rise_and_recovery(found)
+    yield from _same_ttft(server, found)
+    yield from _same_tokens(server, found, "burst")
+
+
+def _rise_and_recovery(found: LoadResult) -> Iterator[Finding]:
+    burst = found.summary["bursts"][0]
+    calm_s, peak_s = found.summary["recovery"]["baseline_ttft_s"], burst["peak_ttft_s"]
+    rise = peak_s / calm_s if calm_s and peak_s else None
+    yield Finding(
+        f"burst: TTFT rises at least {LEAST_RISE:g}-fold",
+        rise is not None and rise >= LEAST_RISE,
+        "unknown" if rise is None else f"{calm_s * 1000:.0f} ms -> {peak_s:.2f} s, {rise:.0f}-fold",
+    )
+    ended_s = found.started_s + burst["end_s"]
+    deepest = max((row.waiting or 0 for row in found.samples), default=0)
+    gone_s = queue_gone_at_s(found.samples, ended_s)
+    slowest = max((row.told_at_s - row.asked_at_s for row in found.samples), default=0.0)
+    yield Finding(
+        "burst: the server's queue fills and empties",
+        deepest > 0 and gone_s is not None,
+        f"{deepest:g} waiting at most; {len(found.samples)} scrapes, the slowest took {slowest:.2f} s",
+    )
+    ours_s, theirs_s = burst["recovery_s"], None if gone_s is None else gone_s - ended_s
+    known = ours_s is not None and theirs_s is not None
+    yield Finding(
+        f"burst: recovery as by the queue, ± {AGREE_WITHIN_S:g} s",
+        known and abs(ours_s - theirs_s) <= AGREE_WITHIN_S,
+        f"by TTFT {_seconds(ours_s)}, queue empty after {_seconds(theirs_s)}",
+    )
+
+
+def _same_ttft(server: Server, found: LoadResult) -> Iterator[Finding]:
+    claim = f"burst: mean TTFT as the server's, ± {TTFT_WITHIN:.0%}"
+    theirs = found.after.mean_since(found.before, server.names.ttft)
+    ours = [record.ttft_s for record in found.records if record.ttft_s is not None]
+    if theirs is None or not ours:
+        yield Finding(claim, None, "it has no histogram of TTFT")
+        return
+    mean_s = sum(ours) / len(ours)
+    seen = f"ours {mean_s * 1000:.0f} ms ({len(ours)}), server {theirs[0] * 1000:.0f} ms ({theirs[1]}, one for preflight)"
+    yield Finding(claim, abs(mean_s / theirs[0] - 1) <= TTFT_WITHIN and theirs[1] == len(ours) + 1, seen)
+
+
+def _all_succeeded(found: LoadResult, what: str) -> Iterator[Finding]:
+    counts = found.summary["counts"]
+    good = counts["succeeded"] == counts["scheduled"] > 0
+    other = ", ".join(f"{row['count']} x {row['class']}" for row in found.summary["failures"])
+    seen = f"{counts['succeeded']} of {counts['scheduled']}{'; ' if other else ''}{other}"
+    yield Finding(f"{what}: every request succeeds", good, seen)
+
+
+def _same_tokens(server: Server, found: LoadResult, what: str) -> Iterator[Finding]:
+    """Tokens of all records, plus those of the first request that a run sends before its load."""
+    names = server.names
+    for kind, counter in (("input", names.input_tokens), ("output", names.output_tokens)):
+        claim = f"{what}: {kind} tokens as the server counts"
+        theirs = found.after.since(found.before, counter)
+        if theirs is None:
+            yield Finding(claim, None, "it does not count them so")
+            continue
+        first = found.first[1].since(found.first[0], counter) or 0.0
+        ours = sum(getattr(record, f"{kind}_tokens") or 0 for record in found.records)
+        yield Finding(claim, ours + first == theirs, f"ours {ours} + preflight {first:g}, server {theirs:g}")
+
+
+def _seconds(value: float | None) -> str:
+    return "not seen" if value is None else f"{value:.1f} s"
