@@ -103,8 +103,8 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument(
         "--url",
-        help="check a server that runs already instead; its key is taken from LOAD_API_KEY. overload needs one"
-        " that turns requests away, burst one that queues",
+        help="check a server that runs already instead; its key is taken from LOAD_API_KEY. overload needs"
+        " one that turns requests away, burst one that queues",
     )
     made.add_argument("--model", default="my-llm", help="with --url: the model's name there (%(default)s)")
     return made

@@ -37,7 +37,6 @@ def conclude(findings: Iterable[Finding]) -> ExitCode:
     """Print how many passed; NOT_VALID when one failed or there was none."""
     verdicts = [finding.holds for finding in findings]
     failed = verdicts.count(False)
-    print(
-        f"\n{verdicts.count(True)} passed, {failed} failed, {verdicts.count(None)} cannot be told", flush=True
-    )
-    return ExitCode.NOT_VALID if failed or not any(verdicts) else ExitCode.OK
+    passed, untold = verdicts.count(True), verdicts.count(None)
+    print(f"\n{passed} passed, {failed} failed, {untold} cannot be told", flush=True)
+    return ExitCode.NOT_VALID if failed or not passed else ExitCode.OK

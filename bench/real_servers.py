@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,27 +23,27 @@ WAITING_LIMIT = 12
 """`--max-num-queued-reqs` of the tiny server, running and waiting together: beyond it requests are turned
 away."""
 
-READY_LIMIT_S = 180.0
+READY_LIMIT_S = 300.0
 LONGEST_S = 900.0
 """A server ends by itself after this, should this program have died."""
 
+_READY = r'^ready .*"base_url": "([^"]+)".*"start_s": ([\d.]+)'
 _CONVERTERS = ("gguf==0.19.0", "accelerate==1.15.0")
 
 
 @dataclass(frozen=True)
 class Server:
-    """A server under check. `cores` are those that the load may use: the server has another."""
+    """A server under check, and what its /metrics page calls its figures."""
 
     url: str
     model: str
     names: Names
     key: str | None = field(default=None, repr=False)
-    cores: tuple[int, ...] = ()
 
 
-def described(url: str, model: str, key: str | None, cores: Sequence[int] = ()) -> Server:
+def described(url: str, model: str, key: str | None) -> Server:
     """A server that runs. Raises OSError or NoNames when its /metrics page tells nothing."""
-    return Server(url, model, names_on(fetch_page(url, key)), key, tuple(cores))
+    return Server(url, model, names_on(fetch_page(url, key)), key)
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ class Workshop:
         return self._made("smollm2", "gguf_to_hf.py", "--gguf", str(gguf))
 
     def _made(self, name: str, script: str, *arguments: str) -> Path:
-        """The model in `folder/name`; written under another name first, so that half a model is never used."""
+        """The model in `folder/name`; written under another name first, so that half of one is never used."""
         made, partial = self.folder / name, self.folder / f"{name}.partial"
         if not made.exists():
             print(f"making the model {name} ...", flush=True)
@@ -99,35 +98,20 @@ class Workshop:
 
     @contextmanager
     def serve(self, module: str, *options: str) -> Iterator[Server]:
-        """Run a start script of bench.servers on a core of its own while the block lasts. Raises
-        LaunchError."""
+        """Run a start script of bench.servers while the block lasts. Raises LaunchError.
+
+        Not pinned to a core: vLLM is three processes that poll one another, and on one core they starve.
+        """
         key = f"check-{secrets.token_hex(8)}"
         logs = self.folder / "logs"
         logs.mkdir(parents=True, exist_ok=True)
         log = logs / f"{module}-{time.strftime('%H%M%S')}.log"
-        load_cores, server_cores = _cores()
-        arguments = [
-            "-m",
-            f"bench.servers.{module}",
-            "--name",
-            MODEL,
-            "--max-seconds",
-            str(LONGEST_S),
-            *options,
-        ]
-        process = start(arguments, log, {KEY_VARIABLE: key}, server_cores)
+        common = ("--name", MODEL, "--max-seconds", str(LONGEST_S))
+        arguments = ["-m", f"bench.servers.{module}", *common, *options]
+        process = start(arguments, log, {KEY_VARIABLE: key})
         try:
-            ready = wait_for_line(
-                process, log, r'^ready .*"base_url": "([^"]+)".*"start_s": ([\d.]+)', READY_LIMIT_S
-            )
+            ready = wait_for_line(process, log, _READY, READY_LIMIT_S)
             print(f"  {module} is ready at {ready[1]} after {float(ready[2]):.0f} s", flush=True)
-            yield described(ready[1], MODEL, key, load_cores)
+            yield described(ready[1], MODEL, key)
         finally:
             stop(process, grace_s=30)
-
-
-def _cores() -> tuple[list[int], list[int]]:
-    """The load's cores and the server's: one each, so that neither takes the other's time. Empty with a
-    single core: nothing is pinned."""
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-    return (cores[:1], cores[1:2]) if len(cores) > 1 else ([], [])

@@ -58,8 +58,8 @@ def _nothing(body: dict[str, object]) -> bytes:
 
 @dataclass(frozen=True)
 class Mistake:
-    """One wrong request: the status it must be told under, and where the mistake can be made before a load the
-    kind of refusal that preflight must name.
+    """One wrong request: the status it must be told under, and where it can be made before a load the kind of
+    refusal that preflight must name.
     """
 
     claim: str

@@ -2,8 +2,8 @@
 
   VENV/bin/python bench/servers/gguf_to_hf.py --gguf FILE --out DIR
 
-Run it with the Python of an environment that has torch, transformers, gguf and accelerate: that of vllm_cpu.py
-after `pip install gguf accelerate`. For the architectures that transformers reads from GGUF (llama, qwen2, ...).
+Run it with the Python of an environment that has torch, transformers, gguf and accelerate: vllm_cpu.py's,
+after `pip install gguf accelerate`. For architectures that transformers reads from GGUF (llama, qwen2, ...).
 """
 
 from __future__ import annotations
