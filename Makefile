@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help demo test test-slow bench lint types check clean
+.PHONY: help demo test test-slow bench check-real lint types check clean
 
 help:            ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/'
@@ -19,6 +19,9 @@ test-slow: $(VENV)/dev.stamp    ## end to end: processes, the demo
 
 bench: $(VENV)/run.stamp   ## how true and how cheap the load generator is, on this machine (needs a C compiler)
 	$(BIN)/python -m bench.accuracy
+
+check-real: $(VENV)/run.stamp   ## our figures against a real server's own: vLLM on the CPU (3 GB into build/real, 6 minutes)
+	$(BIN)/python -m bench.check_real
 
 lint: $(VENV)/dev.stamp    ## ruff: rules and format
 	$(BIN)/ruff check .

@@ -24,7 +24,7 @@ _LIMITS = Limits(first_token_s=60.0, total_s=120.0)
 _SETTLE_S = 0.5
 """A server counts a request just after its last byte."""
 
-_TOO_LONG = "river " * 6000
+_TOO_LONG = "river " * 40_000
 _BEYOND_CONTEXT = 1_000_000
 
 
@@ -52,7 +52,7 @@ ANSWERS: tuple[Answer, ...] = (
 )
 
 
-def _nothing(body: dict[str, object]) -> bytes:
+def _whole_body(body: dict[str, object]) -> bytes:
     return json.dumps(body).encode()
 
 
@@ -69,7 +69,7 @@ class Mistake:
     model: Callable[[Server], str] = lambda server: server.model
     path: str = ""
     fields: Mapping[str, object] = field(default_factory=dict)
-    body: Callable[[dict[str, object]], bytes] = _nothing
+    body: Callable[[dict[str, object]], bytes] = _whole_body
     needs_key: bool = False
 
 
@@ -78,7 +78,7 @@ MISTAKES: tuple[Mistake, ...] = (
     Mistake("wrong key", 401, "key_wrong", key=lambda server: f"{server.key}x", needs_key=True),
     Mistake("unknown model", 404, "model_not_served", model=lambda _: "no-such-model"),
     Mistake("wrong path", 404, "no_endpoint", path="/nowhere/v1"),
-    Mistake("a field out of range", 400, "request_refused", fields={"temperature": -5}),
+    Mistake("a field of the wrong type", 400, "request_refused", fields={"stream_options": "usage"}),
     Mistake("prompt too long", 400, fields={"messages": [{"role": "user", "content": _TOO_LONG}]}),
     Mistake("max_tokens beyond the context", 400, fields={"max_tokens": _BEYOND_CONTEXT, "min_tokens": 0}),
     Mistake("max_tokens 0", 400, fields={"max_tokens": 0, "min_tokens": 0}),
@@ -93,7 +93,7 @@ def check_answers(server: Server) -> Iterator[Finding]:
         body = chat_body(
             server.model, "Name ten rivers.", ASKED_TOKENS, answer.stream, _DIALECT, answer.fields
         )
-        finished = _asked(server, Target(server.url, server.model, server.key), body, answer.stream)
+        finished = _asked(Target(server.url, server.model, server.key), body, answer.stream)
         time.sleep(_SETTLE_S)
         made = fetch_page(server.url, server.key).since(before, server.names.output_tokens)
         record = finished.record
@@ -137,17 +137,17 @@ def check_mistakes(server: Server) -> Iterator[Finding]:
             continue
         target = Target(f"{server.url}{mistake.path}", mistake.model(server), mistake.key(server))
         asked = json.loads(chat_body(target.model, "Hello.", ASKED_TOKENS, True, _DIALECT, mistake.fields))
-        record = _asked(server, target, mistake.body(asked), stream=True).record
+        record = _asked(target, mistake.body(asked), stream=True).record
         good = record.outcome == "failed" and record.failure_class == f"http_{mistake.status}"
-        seen = f"{record.failure_class}: {record.error}"
+        seen = f"{record.failure_class or record.outcome}: {record.error}"
         if mistake.refusal:
             refused = preflight(target, limits=_LIMITS, extra=mistake.fields, key_variables=("THE_KEY",))
             good = good and refused.refused == mistake.refusal
-            seen = f"{record.failure_class}; preflight ({refused.refused}): {refused.line}"
+            seen = f"{record.failure_class or record.outcome}; preflight ({refused.refused}): {refused.line}"
         yield Finding(claim, good, seen)
 
 
-def _asked(server: Server, target: Target, body: bytes, stream: bool) -> Finished:
+def _asked(target: Target, body: bytes, stream: bool) -> Finished:
     pool = ConnectionPool(target)
     try:
         request = Request(body=body, request_id=f"check-{monotonic_ns()}", stream=stream)

@@ -45,7 +45,7 @@ NAMES: tuple[Names, ...] = (
 
 
 class NoNames(Exception):
-    """The page is of no kind of server in NAMES."""
+    """What /metrics tells is no Prometheus page, or of no kind of server in NAMES."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +73,14 @@ class Page:
 
 
 def read_page(text: str) -> Page:
-    """Read the Prometheus text format. Raises ValueError when it is something else."""
+    """Read the Prometheus text format. Raises NoNames when it is something else."""
     totals: dict[str, float] = defaultdict(float)
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            totals[sample.name] += sample.value
+    try:
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                totals[sample.name] += sample.value
+    except ValueError as error:
+        raise NoNames(f"what stands at /metrics is no Prometheus page: {error}") from error
     return Page(dict(totals))
 
 
@@ -93,7 +96,7 @@ def names_on(page: Page) -> Names:
 
 
 def fetch_page(base_url: str, key: str | None = None) -> Page:
-    """The server's page now. Raises OSError when there is none to be had."""
+    """The server's page now. Raises OSError when there is none to be had, NoNames for another page."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     asked = urllib.request.Request(f"{base_url}/metrics", headers=headers)
     with urllib.request.urlopen(asked, timeout=SCRAPE_LIMIT_S) as answer:
@@ -149,7 +152,7 @@ class QueueWatch:
             asked_at_s = time.time()
             try:
                 waiting = fetch_page(self.base_url, self.key).of(self.gauge)
-            except (OSError, ValueError):
+            except (OSError, NoNames):
                 waiting = None
             told_at_s = time.time()
             self.samples.append(QueueSample(asked_at_s, told_at_s, waiting))
