@@ -21,6 +21,7 @@ from runlog.record import RequestRecord
 STREAMED = next(row for row in ANSWERS if row.claim == "streamed")
 WHOLE = next(row for row in ANSWERS if row.claim == "in one piece")
 UNCOUNTED = next(row for row in ANSWERS if not row.counted)
+UNFORCED = next(row for row in ANSWERS if not row.forced and row.stream)
 TWO = next(row for row in ANSWERS if row.choices == 2)
 
 RECORD = RequestRecord(
@@ -55,15 +56,21 @@ def test_a_good_answer_has_no_fault() -> None:
         ({"finish_reason": "stop"}, 16, "finish reason stop"),
         ({"first_token_at_s": None}, 16, "no TTFT"),
         ({"tokens_from": "events"}, 16, "tokens from events"),
-        ({"output_tokens": 15}, 16, "asked for 16 tokens"),
-        ({}, 17, "asked for 16 tokens"),
-        ({}, None, "asked for 16 tokens"),
+        ({"output_tokens": 15}, 16, "not the server's count"),
+        ({"output_tokens": 15}, 15, "asked for 16 tokens"),
+        ({}, None, "not the server's count"),
     ],
 )
 def test_each_fault_is_named(change: dict[str, object], made: float | None, fault: str) -> None:
     found = faults(STREAMED, Finished(replace(RECORD, **change), streamed=True), made)  # type: ignore[arg-type]
     assert len(found) == 1
     assert fault in found[0]
+
+
+def test_an_answer_whose_length_cannot_be_forced_may_be_shorter() -> None:
+    shorter = Finished(replace(RECORD, output_tokens=5, finish_reason="stop"), streamed=True)
+    assert faults(UNFORCED, shorter, 5) == []
+    assert faults(UNFORCED, shorter, 6) == ["not the server's count"]
 
 
 def test_an_answer_of_the_wrong_kind_is_a_fault() -> None:
