@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 
 from bench.findings import Finding, conclude, shown
-from bench.real_load import check_burst, check_refused_run, check_turned_away, check_whole_answers
+from bench.real_load import check_burst, check_forms, check_refused_run, check_turned_away
 from bench.real_servers import RUNNING_AT_MOST, WAITING_LIMIT, Server, Workshop, described
 from bench.real_wire import check_answers, check_mistakes
 from bench.server_page import NoNames
@@ -33,7 +33,7 @@ ON_THE_TINY_MODEL: dict[str, Part] = {
     "answers": lambda server, _: check_answers(server),
     "mistakes": lambda server, _: check_mistakes(server),
     "refused": check_refused_run,
-    "whole": check_whole_answers,
+    "forms": check_forms,
     "overload": check_turned_away,
 }
 ON_A_REAL_MODEL: dict[str, Part] = {"burst": check_burst}

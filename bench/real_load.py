@@ -26,6 +26,13 @@ from runlog.record import RequestRecord
 SALVO = "1s,40,1s,20"
 """The second salvo finds the queue full: vLLM says so by a status, and in the first by an error event."""
 
+FORMS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("one piece", "chat", ("--no-stream", "true")),
+    ("completions", "completions", ()),
+    ("responses", "responses", ()),
+)
+"""Name, endpoint and options of the loads that are not streamed chat."""
+
 BURST = 30
 BEFORE_S, AFTER_S = 20.0, 40.0
 WIDTH_S = 0.1
@@ -54,18 +61,20 @@ class LoadResult:
     samples: list[QueueSample]
 
 
-def load(server: Server, runs: Path, name: str, *options: str, watch: bool = False) -> LoadResult:
+def load(
+    server: Server, runs: Path, name: str, *options: str, endpoint: str = "chat", watch: bool = False
+) -> LoadResult:
     """Run Locust with locustfiles/chat.py and these options against the server. Raises LaunchError when no
     run came about.
     """
-    first = _first_request(server)
+    first = _first_request(Target(server.url, server.model, server.key, endpoint=endpoint), server)
     before = first[1]
     gauge = QueueWatch(server.url, server.names.waiting, server.key) if watch else None
     with gauge or nullcontext():
         run = run_load(
             [
                 *("--host", server.url, "--model", server.model, "--runs-dir", str(runs), "--run-name", name),
-                *("--slo", "none", "--dialect", "vllm", *options),
+                *("--slo", "none", "--dialect", "vllm", "--endpoint", endpoint, *options),
             ],
             runs / "logs" / name,
             env={"LOAD_API_KEY": server.key or ""},
@@ -88,10 +97,9 @@ def load(server: Server, runs: Path, name: str, *options: str, watch: bool = Fal
     )
 
 
-def _first_request(server: Server) -> tuple[Page, Page]:
+def _first_request(target: Target, server: Server) -> tuple[Page, Page]:
     """The pages before and after a first request like the one that a run sends before its load: the second
     of two, for the first may warm the server up."""
-    target = Target(server.url, server.model, server.key)
     preflight(target, dialect="vllm")
     time.sleep(_SETTLE_S)
     before = fetch_page(server.url, server.key)
@@ -113,14 +121,20 @@ def check_refused_run(server: Server, runs: Path) -> Iterator[Finding]:
     yield Finding("run: refused before any load", good, seen)
 
 
-def check_whole_answers(server: Server, runs: Path) -> Iterator[Finding]:
-    """A run whose answers come in one piece: all succeed, tokens are the server's."""
-    options = ("--run-time", "4s", "--rate", "4", "--output-tokens", "16", "--no-stream", "true")
-    found = load(server, runs, "one-piece", *options)
-    yield from _all_succeeded(found, "one piece")
-    without = all(record.ttft_s is None for record in found.records)
-    yield Finding("one piece: no TTFT is made up", without, f"{len(found.records)} records")
-    yield from _same_tokens(server, found, "one piece")
+def check_forms(server: Server, runs: Path) -> Iterator[Finding]:
+    """A small load in each form but the usual one: all succeed, tokens are the server's."""
+    for form, endpoint, more in FORMS:
+        target = Target(server.url, server.model, server.key, endpoint=endpoint)
+        if preflight(target, dialect="vllm").refused == "no_endpoint":
+            yield Finding(f"{form}: every request succeeds", None, f"this server has no {target.path}")
+            continue
+        options = ("--run-time", "4s", "--rate", "4", "--output-tokens", "16", *more)
+        found = load(server, runs, form.replace(" ", "-"), *options, endpoint=endpoint)
+        yield from _all_succeeded(found, form)
+        timed, records = sum(row.ttft_s is not None for row in found.records), len(found.records)
+        expected = 0 if "--no-stream" in more else records
+        yield Finding(f"{form}: TTFT where there is a stream", timed == expected, f"{timed} of {records}")
+        yield from _same_tokens(server, found, form)
 
 
 def check_turned_away(server: Server, runs: Path) -> Iterator[Finding]:
