@@ -38,6 +38,9 @@ BEFORE_S, AFTER_S = 20.0, 40.0
 WIDTH_S = 0.1
 """Length of the burst: 30 requests within it are as good as at once."""
 
+SLOW_S = 1.0
+"""A small request (8 tokens) takes 0.4 s on two free cores."""
+
 LEAST_RISE = 5.0
 AGREE_WITHIN_S = 3.0
 TTFT_WITHIN = 0.10
@@ -161,6 +164,7 @@ def check_turned_away(server: Server, runs: Path) -> Iterator[Finding]:
 
 def check_burst(server: Server, runs: Path) -> Iterator[Finding]:
     """A calm rate, a burst, the same calm rate: TTFT, recovery and tokens as told by us and by the server."""
+    _tell_speed(server)
     length_s = BEFORE_S + AFTER_S
     mean = 1.0 + BURST / length_s
     found = load(
@@ -181,6 +185,17 @@ def check_burst(server: Server, runs: Path) -> Iterator[Finding]:
     yield from _rise_and_recovery(found)
     yield from _same_ttft(server, found)
     yield from _same_tokens(server, found, "burst")
+
+
+def _tell_speed(server: Server) -> None:
+    """Print what a small request takes by itself: where that is long, one a second is no calm rate."""
+    target = Target(server.url, server.model, server.key)
+    preflight(target, dialect="vllm")  # the first one may warm the server up
+    alone = preflight(target, dialect="vllm")
+    ttft_s, took_s = alone.first_token_s or 0.0, alone.duration_s or 0.0
+    print(f"  a small request by itself: TTFT {ttft_s * 1000:.0f} ms, {took_s:.1f} s in all", flush=True)
+    if took_s > SLOW_S:
+        print("  that is slow: with one a second this machine has no calm to come back to", flush=True)
 
 
 def _rise_and_recovery(found: LoadResult) -> Iterator[Finding]:
