@@ -47,19 +47,29 @@ def test_a_server_is_told_ready_and_stopped(tmp_path: Path, number: signal.Signa
         stop(process)
 
 
-def test_a_server_that_ends_by_itself_or_never_answers_is_told(tmp_path: Path) -> None:
+def served(tmp_path: Path, *arguments: str) -> tuple[int, str]:
+    """The exit code and the log of a server that is not stopped from outside."""
     log = tmp_path / "log"
-    ended = start(["-c", SERVE, str(free_port()), "-c exit(7)"], log)
-    assert ended.wait(20) == ExitCode.NOT_VALID
-    assert "ended by itself with status 7" in log.read_text()
-    elsewhere = ["-c", SERVE, str(free_port()), "--ready-limit", "0.5", "-m simserver --port 0"]
-    assert start(elsewhere, log).wait(20) == ExitCode.NOT_VALID
-    assert "not ready after" in log.read_text()
+    process = start(["-c", SERVE, str(free_port()), *arguments], log)
+    try:
+        return process.wait(20), log.read_text()
+    finally:
+        stop(process)
+
+
+def test_a_server_that_ends_by_itself_is_told(tmp_path: Path) -> None:
+    code, told = served(tmp_path, "-c exit(7)")
+    assert (code, "ended by itself with status 7" in told) == (ExitCode.NOT_VALID, True)
+
+
+def test_a_server_that_never_answers_is_told(tmp_path: Path) -> None:
+    code, told = served(tmp_path, "--ready-limit", "0.5", "-m simserver --port 0")
+    assert (code, "not ready after" in told) == (ExitCode.NOT_VALID, True)
 
 
 def test_a_server_stops_by_itself_after_its_time(tmp_path: Path) -> None:
-    command = ["-c", SERVE, str(free_port()), "--max-seconds", "1", "-m simserver --port {port}"]
-    assert start(command, tmp_path / "log").wait(20) == ExitCode.OK
+    code, told = served(tmp_path, "--max-seconds", "1", "-m simserver --port {port}")
+    assert (code, "ended by itself" in told) == (ExitCode.OK, False)
 
 
 def test_an_environment_is_filled_once_and_again_after_a_failure(tmp_path: Path) -> None:
