@@ -49,12 +49,12 @@ _SETTLE_S = 1.0
 
 @dataclass(frozen=True)
 class LoadResult:
-    """A load that has ended, as our report tells it and as the server's counters do. `extra` is what the
-    server did for the first request of the run, which is none of the load.
+    """A load that has ended, as our report tells it and as the server's pages before and after do.
+
+    `first` are the pages around one request like the one that a run sends before its load: the server counts
+    it, the records don't. `started_s` is the load's start on the wall clock.
     """
 
-    exit_code: int
-    log: Path
     summary: dict[str, Any]
     records: list[RequestRecord]
     started_s: float
@@ -88,8 +88,6 @@ def load(
         raise LaunchError(f"the run {name} did not begin:\n{last_lines(run.log)}")
     started = read_run_info(run.folder).started_at
     return LoadResult(
-        exit_code=run.exit_code,
-        log=run.log,
         summary=summarize(load_run(run.folder)),
         records=list(read_requests(run.folder)),
         started_s=datetime.fromisoformat(started or "").timestamp(),
@@ -101,8 +99,8 @@ def load(
 
 
 def _first_request(target: Target, server: Server) -> tuple[Page, Page]:
-    """The pages before and after a first request like the one that a run sends before its load: the second
-    of two, for the first may warm the server up."""
+    """The pages around a request like a run's first: the second of two, for the first may warm the server
+    up."""
     preflight(target, dialect="vllm")
     time.sleep(_SETTLE_S)
     before = fetch_page(server.url, server.key)
