@@ -27,7 +27,8 @@ from experiments.launch import LaunchError
 from loadgen.options import api_key
 from runlog.exit_codes import ExitCode
 
-Part = Callable[[Server, Path], Iterator[Finding]]
+Part = Callable[..., Iterator[Finding]]
+"""Takes the server and the folder of runs, the burst also the tokens of an answer."""
 
 ON_THE_TINY_MODEL: dict[str, Part] = {
     "answers": lambda server, _: check_answers(server),
@@ -54,7 +55,8 @@ def check(asked: argparse.Namespace) -> list[Finding]:
         own = nullcontext(described(asked.url, asked.model, api_key())) if asked.url else None
         with own or server_of(workshop, asked.engine) as server:
             for name in chosen:
-                found += shown(parts[name](server, workshop.runs))
+                more = {"tokens": asked.burst_tokens} if name == "burst" else {}
+                found += shown(parts[name](server, workshop.runs, **more))
     return found
 
 
@@ -105,6 +107,12 @@ def parser() -> argparse.ArgumentParser:
         "--url",
         help="check a server that runs already instead; its key is taken from LOAD_API_KEY. overload needs"
         " one that turns requests away, burst one that queues",
+    )
+    made.add_argument(
+        "--burst-tokens",
+        type=int,
+        default=32,
+        help="tokens of each answer around the burst; a faster server needs more to be busy (%(default)s)",
     )
     made.add_argument("--model", default="my-llm", help="with --url: the model's name there (%(default)s)")
     return made

@@ -160,8 +160,11 @@ def check_turned_away(server: Server, runs: Path) -> Iterator[Finding]:
     yield from _same_tokens(server, found, "overload")
 
 
-def check_burst(server: Server, runs: Path) -> Iterator[Finding]:
-    """A calm rate, a burst, the same calm rate: TTFT, recovery and tokens as told by us and by the server."""
+def check_burst(server: Server, runs: Path, tokens: int = 32) -> Iterator[Finding]:
+    """A calm rate, a burst, the same calm rate: TTFT, recovery and tokens as told by us and by the server.
+
+    Each answer has `tokens`: together they decide how long the burst lasts on this server.
+    """
     _tell_speed(server)
     length_s = BEFORE_S + AFTER_S
     mean = 1.0 + BURST / length_s
@@ -172,7 +175,7 @@ def check_burst(server: Server, runs: Path) -> Iterator[Finding]:
         *("--shape", "pulse", "--arrivals", "constant", "--rate", f"{mean:g}"),
         *("--peak-ratio", f"{BURST / WIDTH_S / mean:.4f}", "--width", f"{WIDTH_S * 1000:g}ms"),
         *("--period", f"{length_s:g}s", "--lead", f"{BEFORE_S:g}s", "--run-time", f"{length_s:g}s"),
-        *("--input-tokens", "60", "--output-tokens", "32"),
+        *("--input-tokens", "60", "--output-tokens", str(tokens)),
         watch=True,
     )
     yield from _all_succeeded(found, "burst")
