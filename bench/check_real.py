@@ -70,7 +70,7 @@ def _model_server(workshop: Workshop, engine: str) -> AbstractContextManager[Ser
     if engine == "llama.cpp":
         workshop.llama_server()
         return workshop.serve("llama_cpp", "--venv", str(workshop.llama_cpp), "--", "--threads-http", "64")
-    model = ("--model", str(workshop.smollm2()), "--dtype", "bfloat16")
+    model = ("--model", str(workshop.smollm2()), "--dtype", "float32")
     return workshop.serve("vllm_cpu", "--venv", str(workshop.vllm), *model)
 
 
