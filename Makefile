@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help demo test test-slow bench lint types check clean
+.PHONY: help demo test test-slow bench check-real lint types check clean
 
 help:            ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/'
@@ -27,6 +27,9 @@ ifeq ($(strip $(PEERS)),)
 else
 	$(BIN)/python -m bench.side_by_side $(PEERS) $(BENCH)
 endif
+
+check-real: $(VENV)/run.stamp   ## our figures against a real server's own: vLLM on the CPU (3 GB into build/real, 6 minutes)
+	$(BIN)/python -m bench.check_real
 
 lint: $(VENV)/dev.stamp    ## ruff: rules and format
 	$(BIN)/ruff check .

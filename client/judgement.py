@@ -78,6 +78,7 @@ class Judgement:
         self._receive_ns = -1
         self._crowded = False
         self.malformed_events = 0
+        self._cut_events = 0  # those that began as JSON: output may have gone with them
         self.gaps_s = array("f")
         self.finish_reason: str | None = None
         self._over: set[int] = set()  # choices that have their finish reason
@@ -142,6 +143,7 @@ class Judgement:
                 self._note_end()
             elif text:
                 self.malformed_events += 1
+                self._cut_events += text.startswith(b"{")
             return
         if meaning is None:
             self.malformed_events += 1
@@ -253,6 +255,8 @@ class Judgement:
             if self.malformed_events:
                 return Verdict("failed", "malformed_stream", "no event could be read")
             return Verdict("failed", "empty_answer", "status 200 without any output")
+        if self._cut_events:
+            return Verdict("failed", "malformed_stream", f"{self._cut_events} events of broken JSON")
         if self.finish_reason is None:
             if self.malformed_events:
                 return Verdict("failed", "malformed_stream", "an unreadable event and no finish reason")

@@ -34,7 +34,7 @@ _TABLE = (
     FailureClass(
         "malformed_stream",
         "server",
-        "the stream is not UTF-8, or what stood in its output's or finish reason's place is unreadable",
+        "the stream is not UTF-8, or an event of broken JSON stood where output or a finish reason belongs",
     ),
     FailureClass(
         "truncated_stream",

@@ -387,6 +387,16 @@ def test_a18_connections_lost_mid_stream(steps: list[Step]) -> None:
     assert (record.output_tokens, record.output_events, record.attempts) == (3, 3, 1)
 
 
+def test_a18_an_event_of_broken_json_is_a_failure_wherever_it_stands() -> None:
+    """A client that parses strictly raises there; output went with the event, whatever comes after it."""
+    whole = [*FIVE, event(finish="stop"), DONE]
+    for place in range(len(whole)):
+        cut = [*whole[:place], event(content="lost")[:20] + b"\n\n", *whole[place:]]
+        record = streamed(*cut).record
+        assert (record.outcome, record.failure_class) == ("failed", "malformed_stream")
+        assert record.error == "1 events of broken JSON"
+
+
 def test_a18_a_stream_that_stops_cleanly_too_early() -> None:
     assert streamed(*FIVE).record.failure_class == "truncated_stream"
     assert streamed(*FIVE, b"data: {cut\n\n", DONE).record.failure_class == "malformed_stream"
