@@ -51,8 +51,8 @@ _SETTLE_S = 1.0
 class LoadResult:
     """A load that has ended, as our report tells it and as the server's pages before and after do.
 
-    `first` are the pages around one request like the one that a run sends before its load: the server counts
-    it, the records don't. `started_s` is the load's start on the wall clock.
+    `preflight` has the requests, input_tokens and output_tokens that the run sent before its load: the server
+    counts them, the records don't. `started_s` is the load's start on the wall clock.
     """
 
     summary: dict[str, Any]
@@ -60,7 +60,7 @@ class LoadResult:
     started_s: float
     before: Page
     after: Page
-    first: tuple[Page, Page]
+    preflight: dict[str, int]
     samples: list[QueueSample]
 
 
@@ -70,8 +70,7 @@ def load(
     """Run Locust with locustfiles/chat.py and these options against the server. Raises LaunchError when no
     run came about.
     """
-    first = _first_request(Target(server.url, server.model, server.key, endpoint=endpoint), server)
-    before = first[1]
+    before = fetch_page(server.url, server.key)
     gauge = QueueWatch(server.url, server.names.waiting, server.key) if watch else None
     with gauge or nullcontext():
         run = run_load(
@@ -86,27 +85,16 @@ def load(
     after = fetch_page(server.url, server.key)
     if run.folder is None:
         raise LaunchError(f"the run {name} did not begin:\n{last_lines(run.log)}")
-    started = read_run_info(run.folder).started_at
+    info = read_run_info(run.folder)
     return LoadResult(
         summary=summarize(load_run(run.folder)),
         records=list(read_requests(run.folder)),
-        started_s=datetime.fromisoformat(started or "").timestamp(),
+        started_s=datetime.fromisoformat(info.started_at or "").timestamp(),
         before=before,
         after=after,
-        first=first,
+        preflight=info.server["preflight"],
         samples=gauge.samples if gauge else [],
     )
-
-
-def _first_request(target: Target, server: Server) -> tuple[Page, Page]:
-    """The pages around a request like a run's first: the second of two, for the first may warm the server
-    up."""
-    preflight(target, dialect="vllm")
-    time.sleep(_SETTLE_S)
-    before = fetch_page(server.url, server.key)
-    preflight(target, dialect="vllm")
-    time.sleep(_SETTLE_S)
-    return before, fetch_page(server.url, server.key)
 
 
 def check_refused_run(server: Server, runs: Path) -> Iterator[Finding]:
@@ -235,8 +223,9 @@ def _same_ttft(server: Server, found: LoadResult) -> Iterator[Finding]:
         return
     mean_s = sum(ours) / len(ours)
     both = f"ours {mean_s * 1000:.0f} ms ({len(ours)}), server {theirs[0] * 1000:.0f} ms ({theirs[1]})"
-    seen = f"{both}, one for preflight"
-    yield Finding(claim, abs(mean_s / theirs[0] - 1) <= TTFT_WITHIN and theirs[1] == len(ours) + 1, seen)
+    before = found.preflight["requests"]
+    good = abs(mean_s / theirs[0] - 1) <= TTFT_WITHIN and theirs[1] == len(ours) + before
+    yield Finding(claim, good, f"{both}, {before} of them the preflight's")
 
 
 def _all_succeeded(found: LoadResult, what: str) -> Iterator[Finding]:
@@ -248,7 +237,7 @@ def _all_succeeded(found: LoadResult, what: str) -> Iterator[Finding]:
 
 
 def _same_tokens(server: Server, found: LoadResult, what: str) -> Iterator[Finding]:
-    """Tokens of all records, plus those of the first request that a run sends before its load."""
+    """Tokens of all records, plus those of the preflight."""
     names = server.names
     for kind, counter in (("input", names.input_tokens), ("output", names.output_tokens)):
         claim = f"{what}: {kind} tokens as the server counts"
@@ -256,9 +245,9 @@ def _same_tokens(server: Server, found: LoadResult, what: str) -> Iterator[Findi
         if theirs is None:
             yield Finding(claim, None, "it does not count them so")
             continue
-        first = found.first[1].since(found.first[0], counter) or 0.0
+        before = found.preflight[f"{kind}_tokens"]
         ours = sum(getattr(record, f"{kind}_tokens") or 0 for record in found.records)
-        yield Finding(claim, ours + first == theirs, f"ours {ours} + preflight {first:g}, server {theirs:g}")
+        yield Finding(claim, ours + before == theirs, f"ours {ours} + preflight {before}, server {theirs:g}")
 
 
 def _seconds(value: float | None) -> str:

@@ -41,6 +41,14 @@ _TURNED_AWAY = re.compile(
     re.IGNORECASE,
 )
 
+_OUTAGE = re.compile(
+    r"no (available|healthy) (workers?|backends?|upstreams?|replicas?|endpoints?|servers?|deployments?)"
+    r"|(workers?|backends?|upstreams?|replicas?) (are|is) (unavailable|unhealthy|down)|circuits? (are )?open",
+    re.IGNORECASE,
+)
+"""A gateway that says so with a 503 has nobody left behind it: a failure, not a want of room. Seen of
+vllm-router and smg when their server was killed; "no healthy upstream" is Envoy's."""
+
 
 def error_of(body: Mapping[str, object], is_error: bool = False) -> ServerError | None:
     """The error that a JSON object holds, or None. Shapes: {"error": {...}}, {"error": "text"},
@@ -81,6 +89,8 @@ def is_rejection(status: int, error: ServerError | None) -> bool:
     """
     if status == 408:
         return error is None or not error.message or _speaks_of_room(error)
+    if error is not None and _OUTAGE.search(error.message):
+        return False
     if status != 200 or error is None:
         return status in REJECTION_STATUSES
     return error.code in REJECTION_STATUSES or _speaks_of_room(error)

@@ -94,6 +94,7 @@ class Plan:
                 "version": server.version if server else None,
                 "known_by": server.by if server else None,
                 "dialect": found.dialect,
+                "preflight": asdict(found.spent),
             },
             prompt_calibration=asdict(calibration) if calibration else {},
         )

@@ -617,9 +617,13 @@ def test_prompts_below_the_servers_template_are_told(start_simserver: StartServe
     assert 0 < short < 50
     words = f"{short} of 50 requests ask for fewer prompt tokens than the smallest prompt has here (5,"
     assert any(line.startswith(words) for line in lines)
+    spent = plan.info.server.pop("preflight")
     assert plan.info.server == {
         "kind": "simserver", "version": None, "known_by": "its Server header", "dialect": "vllm"
     }  # fmt: skip
+    assert spent["requests"] == 3  # one streamed, and two whose prompts were counted
+    assert spent["output_tokens"] == 8 + 1 + 1
+    assert spent["input_tokens"] > 32 + 256
     assert plan.schedule.sha256() == plan_of(settings).schedule.sha256()
 
 
