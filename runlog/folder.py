@@ -84,8 +84,9 @@ class RunInfo:
     `state` is "running" until the run has ended, then "finished" or "stopped" with `stop_reason`. `counts`
     has planned, sent, kept and one key per outcome. `duration_s` is the planned load window, without the
     drain. `server` says what the preflight learned: kind, version, known_by (null where unknown), the dialect
-    that requests speak, and in preflight its own requests, input_tokens and output_tokens; `prompt_calibration` holds overhead_tokens and tokens_per_word, empty where
-    prompts were not counted.
+    that requests speak, and in preflight its own requests, input_tokens and output_tokens;
+    `prompt_calibration` holds overhead_tokens and tokens_per_word, empty where prompts were not
+    counted.
     """
 
     run_id: str
