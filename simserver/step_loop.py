@@ -12,12 +12,14 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 
 from simserver.answers import TokenStream
 from simserver.chat import ApiError, ChatRequest
-from simserver.engine import Engine, Request, Step
+from simserver.engine import Engine
 from simserver.metrics import Metrics
+from simserver.request import Request, Step
 
 MAX_CATCH_UP_S = 0.25
 WATCH_WINDOW_S = 5.0
@@ -76,13 +78,14 @@ class StepLoop:
         due_s = time.monotonic()
         while True:
             if not self._engine.running:
-                if self._engine.next_arrival_s is None:
-                    self._submitted.clear()
-                    await self._submitted.wait()
+                starts_s = self._engine.next_start_s(due_s)
+                if starts_s is None or starts_s > time.monotonic():
+                    await self._wait_for_arrival(starts_s)
                     continue
-                due_s = max(due_s, self._engine.next_arrival_s)
+                due_s = starts_s
             step = self._engine.schedule(due_s)
-            assert step is not None
+            if step is None:
+                continue
             due_s = step.started_at_s + step.duration_s
             await asyncio.sleep(due_s - time.monotonic())
             now_s = time.monotonic()
@@ -94,6 +97,13 @@ class StepLoop:
                 self._metrics.schedule_slip_s += late_s
                 due_s = now_s
             self._hand_out(step, now_s)
+
+    async def _wait_for_arrival(self, until_s: float | None) -> None:
+        """Wait until a request comes, or until arrivals that the policy holds back may start."""
+        self._submitted.clear()
+        limit_s = None if until_s is None else until_s - time.monotonic()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._submitted.wait(), limit_s)
 
     def _hand_out(self, step: Step, now_s: float) -> None:
         inter_token_latency = self._metrics.inter_token_latency
