@@ -32,14 +32,7 @@ examples
   python -m simserver --port 8000 --jitter 0 --max-num-seqs 1
       a plain queue with one server, to check against queueing theory
 
-policies (--policy NAME --policy-option OPTION=VALUE ...)
-{policies}
-
-admission (--admission RULE=LIMIT ...)
-{admission}
-
-presets (--preset NAME)
-{presets}
+{tables}
 
 A prompt has as many tokens as words, plus 4 per message. An answer has max_tokens tokens, one event each.
 Try it: curl -N http://127.0.0.1:8000/v1/chat/completions -H 'Content-Type: application/json' \\
@@ -89,7 +82,7 @@ def parser() -> Parser:
         prog="python -m simserver",
         description="A simulated LLM server with the OpenAI chat completions API. It queues, batches and\n"
         "slows down as a real engine does; its text is made up.",
-        epilog=_examples(),
+        epilog=EXAMPLES.format(tables=tables()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     http = made.add_argument_group("HTTP")
@@ -119,6 +112,12 @@ def parser() -> Parser:
         help="answer length of requests that give no max_tokens (default: %(default)s)",
     )
     http.add_argument(
+        "--tenant-header",
+        default="x-tenant",
+        metavar="NAME",
+        help="header that names the tenant; without it the API key does (default: %(default)s)",
+    )
+    http.add_argument(
         "--log",
         type=Path,
         metavar="FILE",
@@ -126,7 +125,17 @@ def parser() -> Parser:
         "and last token), written when it ends",
     )
 
-    door = made.add_argument_group("admission")
+    add_admission_options(made)
+    add_engine_options(made)
+    made.add_argument(
+        "--seed", dest="jitter_seed", type=int, default=0, help="of the noise (default: %(default)s)"
+    )
+    return made
+
+
+def add_admission_options(parser: argparse.ArgumentParser) -> None:
+    """Who is turned away at the door, and how."""
+    door = parser.add_argument_group("admission")
     door.add_argument(
         "--max-num-queued-reqs",
         type=_whole(1),
@@ -147,18 +156,6 @@ def parser() -> Parser:
         default=UNAVAILABLE,
         help="503 as vLLM and SGLang answer, or 429 with Retry-After as gateways do (default: %(default)s)",
     )
-    door.add_argument(
-        "--tenant-header",
-        default="x-tenant",
-        metavar="NAME",
-        help="header that names the tenant; without it the API key does (default: %(default)s)",
-    )
-
-    add_engine_options(made)
-    made.add_argument(
-        "--seed", dest="jitter_seed", type=int, default=0, help="of the noise (default: %(default)s)"
-    )
-    return made
 
 
 def add_engine_options(parser: argparse.ArgumentParser) -> None:
@@ -213,17 +210,17 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _examples() -> str:
-    """The examples, and the tables of policies, admission rules and presets."""
-    policies = []
+def tables() -> str:
+    """The tables of policies, admission rules and presets, for --help."""
+    lines = ["policies (--policy NAME --policy-option OPTION=VALUE ...)"]
     for kind in POLICIES.values():
-        policies.append(f"  {kind.name:22}{kind.summary}")
-        policies += [f"      {name}={default:g}  {about}" for name, (default, about) in kind.options.items()]
-    return EXAMPLES.format(
-        policies="\n".join(policies),
-        admission="\n".join(f"  {rule.name:22}{rule.summary}" for rule in ADMISSION.values()),
-        presets="\n".join(f"  {row.name:22}{row.about}" for row in PRESETS.values()),
-    )
+        lines.append(f"  {kind.name:22}{kind.summary}")
+        lines += [f"      {name}={default:g}  {about}" for name, (default, about) in kind.options.items()]
+    lines += ["", "admission (--admission RULE=LIMIT ...)"]
+    lines += [f"  {rule.name:22}{rule.summary}" for rule in ADMISSION.values()]
+    lines += ["", "presets (--preset NAME)"]
+    lines += [f"  {row.name:22}{row.about}" for row in PRESETS.values()]
+    return "\n".join(lines)
 
 
 def admission_of(options: argparse.Namespace) -> Admission:

@@ -51,6 +51,14 @@ def waited_s(one: Request) -> float:
     return one.admitted_at_s - one.arrived_at_s
 
 
+def lindley(requests: list[Request], services_s: list[float]) -> list[float]:
+    """The wait of each: what was left of the wait and service of the one before (Lindley's recursion)."""
+    waits_s = [0.0]
+    for one, following, service_s in zip(requests, requests[1:], services_s, strict=False):
+        waits_s.append(max(0.0, waits_s[-1] + service_s - (following.arrived_at_s - one.arrived_at_s)))
+    return waits_s
+
+
 @pytest.mark.parametrize("load", [0.5, 0.7])
 @pytest.mark.parametrize("tokens", [always, exponential], ids=["M/D/1", "M/M/1"])
 def test_the_mean_wait_is_that_of_the_formula(tokens: Callable[[random.Random], int], load: float) -> None:
@@ -59,6 +67,7 @@ def test_the_mean_wait_is_that_of_the_formula(tokens: Callable[[random.Random], 
     requests = poisson(load / SERVICE_S, 100_000 if load > 0.6 else 40_000, tokens)
     run_virtually(one_at_a_time(), requests)
     services_s = [one.prompt_tokens * SERVICE_S / TOKENS for one in requests]
+    assert list(map(waited_s, requests)) == pytest.approx(lindley(requests, services_s), abs=1e-6)
     rate = (len(requests) - 1) / (requests[-1].arrived_at_s - requests[0].arrived_at_s)
     square = fmean(service_s**2 for service_s in services_s)
     expected_s = rate * square / (2 * (1 - rate * fmean(services_s)))
