@@ -91,20 +91,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = tables()
 
 
-def simulate(arguments: argparse.Namespace, command: list[str]) -> ExitCode:
-    """Run it and print its table. Raises OptionError or ShapeError for a wrong option of the load."""
+def simulate(
+    arguments: argparse.Namespace, command: list[str], show: Callable[[str], object] = print
+) -> ExitCode:
+    """Run it and show its table. Raises OptionError or ShapeError for a wrong option of the load."""
     try:
         engine, admission = engine_of(arguments, PRESETS[arguments.preset]), admission_of(arguments)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         print(f"python -m experiments simulate: {error}", file=sys.stderr)
         return ExitCode.USAGE
     plan = _plan(arguments, engine, admission, command)
-    print(f"{plan.info.target}: {plan.described()}", flush=True)
+    show(f"{plan.info.target}: {plan.described()}")
     done = run_plan(plan, engine, admission, Path(plan.settings.runs_dir))
     ratio = done.virtual_s / done.wall_s if done.wall_s else float("inf")
-    print(f"{done.virtual_s:.1f} s of virtual time in {done.wall_s:.2f} s ({ratio:,.0f} times as fast)\n")
-    print(side_by_side([summarize(load_run(done.folder))]))
-    print(f"\nRun folder: {done.folder}\nReport: python -m analysis report {done.folder}")
+    show(f"{done.virtual_s:.1f} s of virtual time in {done.wall_s:.2f} s ({ratio:,.0f} times as fast)\n")
+    show(side_by_side([summarize(load_run(done.folder))]))
+    show(f"\nRun folder: {done.folder}\nReport: python -m analysis report {done.folder}")
     return ExitCode.OK
 
 
@@ -157,6 +159,7 @@ def _plan(arguments: argparse.Namespace, engine: Engine, admission: Admission, c
         "max_num_batched_tokens": str(engine.limits.max_num_batched_tokens),
         "max_num_seqs": str(engine.limits.max_num_seqs),
         "kv_cache_tokens": str(engine.limits.kv_cache_tokens),
+        "fit": str(arguments.fit or "none"),
         "jitter": str(arguments.jitter),
         "jitter_seed": str(arguments.jitter_seed),
     }

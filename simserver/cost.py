@@ -29,7 +29,7 @@ class CostModel:
     per_sequence_s: float = 0.0
     per_pair_s: float = 0.0
 
-    def step_time_s(self, tokens: int, cached_tokens: int, sequences: int, pairs: float = 0.0) -> float:
+    def step_time_s(self, tokens: float, cached_tokens: float, sequences: float, pairs: float = 0.0) -> float:
         """Seconds that one step takes, without jitter."""
         linear_layers_s = max(self.floor_s, self.base_s + self.per_token_s * tokens)
         return (

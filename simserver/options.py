@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from simserver.admission import ADMISSION, TOO_MANY, UNAVAILABLE, Admission, parse_admission
 from simserver.engine import Engine
+from simserver.fit import fit, read_measurements
 from simserver.policies import POLICIES, make_policy
 from simserver.presets import PRESETS, Preset
 from simserver.request import Limits
@@ -165,6 +166,13 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
         "--preset", choices=PRESETS, default="a100-8b", metavar="NAME", help="GPU and model, below"
     )
     engine.add_argument(
+        "--fit",
+        type=Path,
+        metavar="CSV",
+        help="fit the step time to measured points instead of taking the preset's, and print its residuals; "
+        "simserver/fit.py describes the file",
+    )
+    engine.add_argument(
         "--max-num-batched-tokens",
         type=_whole(1),
         metavar="N",
@@ -232,14 +240,20 @@ def admission_of(options: argparse.Namespace) -> Admission:
 
 
 def engine_of(options: argparse.Namespace, preset: Preset) -> Engine:
-    """The engine asked for. Raises ValueError when its options do not fit together."""
+    """The engine asked for. Raises ValueError when its options do not fit together or its measurements
+    cannot be fitted, OSError when they cannot be read."""
     limits = Limits(
         max_num_batched_tokens=options.max_num_batched_tokens or preset.max_num_batched_tokens,
         max_num_seqs=options.max_num_seqs or preset.max_num_seqs,
         kv_cache_tokens=options.kv_cache_tokens or preset.kv_cache_tokens,
     )
     policy = make_policy(options.policy, options.policy_option)
-    return Engine(preset.cost, limits, options.jitter, options.jitter_seed, policy)
+    cost = preset.cost
+    if options.fit:
+        fitted = fit(read_measurements(options.fit))
+        print(f"step time fitted to {options.fit}\n{fitted.told()}", flush=True)
+        cost = fitted.cost
+    return Engine(cost, limits, options.jitter, options.jitter_seed, policy)
 
 
 def context_length(options: argparse.Namespace, limits: Limits) -> int:

@@ -27,7 +27,17 @@ Sources of the profiled presets (A100, H100)
   the bytes per token above, rounded.
 - Defaults of the token budget and of the running sequences: vLLM's server defaults for the GPU class
   (0.33).
-FITTED_SOURCES"""
+
+Sources of the fitted presets (2080 Ti)
+- The dataset agentperfbench's closed-loop runs of vLLM (Apache-2.0; bench/data/README.md), chat-medium, mean
+  TPOT at 1 to 40 or 80 users. floor: one user. per_cached_token: 128 KiB at 616 GB/s (NVIDIA's data sheet)
+  times 1.95. per_token: the longest pauses of the table's long-prompt runs, 0.55 to 0.6 s for a step of
+  2,048 tokens (budget of vLLM's defaults). per_sequence: by least squares of the TPOT of the same closed
+  loops in virtual time (bench/calibration.py prints the residuals). It is a hundred times that of the H100:
+  older kernels and a slower host are in it. First tokens at few users are too soon here: what a server
+  does before the first step (30 ms and more in the table) is not in an engine's step.
+- KV tokens that fit: a card of 22 GB by the same arithmetic (16 GB of weights leave 3 GB), two for TP 2.
+"""
 
 from __future__ import annotations
 
@@ -98,6 +108,22 @@ _ROWS = (
         max_num_seqs=1_024,
         # vidur: H100, Llama-2-70B, TP 4.
         profile_s=((1, 14.3e-3), (64, 15.3e-3), (256, 19.2e-3), (1_024, 62e-3), (4_096, 222e-3)),
+    ),
+    Preset(
+        name="2080ti-8b",
+        about="RTX 2080 Ti 22 GB, Llama-3.1-8B (fitted to a measured curve)",
+        cost=CostModel(32.5e-3, 0.0, 0.27e-3, per_cached_token_s=415e-9, per_sequence_s=0.40e-3),
+        kv_cache_tokens=22_000,
+        max_num_batched_tokens=2_048,
+        max_num_seqs=256,
+    ),
+    Preset(
+        name="2080tix2-8b",
+        about="2 x RTX 2080 Ti 22 GB, Llama-3.1-8B (fitted to a measured curve)",
+        cost=CostModel(15.5e-3, 0.0, 0.25e-3, per_cached_token_s=208e-9, per_sequence_s=0.33e-3),
+        kv_cache_tokens=180_000,
+        max_num_batched_tokens=2_048,
+        max_num_seqs=256,
     ),
 )
 

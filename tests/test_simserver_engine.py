@@ -286,7 +286,7 @@ def test_jitter_is_seeded_has_mean_one_and_its_spread_and_can_be_off() -> None:
     assert pstdev(noisy) == pytest.approx(0.1, rel=0.07)
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", [name for name, row in PRESETS.items() if row.profile_s])
 def test_presets_reproduce_their_profiles_with_the_residuals_they_state(name: str) -> None:
     preset = PRESETS[name]
     row = re.search(rf"^ +{name} +(.+)$", simserver.presets.__doc__ or "", re.MULTILINE)
