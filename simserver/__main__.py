@@ -9,6 +9,7 @@ from contextlib import ExitStack
 
 from simserver.app import Settings, SimulatedServer
 from simserver.chat import ChatRules
+from simserver.faults import Faults
 from simserver.options import admission_of, context_length, engine_of, parser
 from simserver.presets import PRESETS
 from simserver.truth import TruthLog
@@ -48,6 +49,7 @@ def main(arguments: list[str] | None = None) -> None:
                 api_key=options.api_key,
                 timeout_keep_alive_s=options.timeout_keep_alive,
                 tenant_header=options.tenant_header,
+                faults=Faults.parse(options.fault),
             )
             truth = open_files.enter_context(TruthLog(options.log)) if options.log else None
         except FileExistsError:

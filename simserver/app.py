@@ -7,11 +7,9 @@ request's time of receipt does not depend on how long the handlers before it too
 from __future__ import annotations
 
 import asyncio
-import hmac
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from hashlib import blake2b
+from dataclasses import dataclass, field
 from itertools import count
 
 import orjson
@@ -25,9 +23,12 @@ from simserver.admission import Admission
 from simserver.answers import WORDS, TokenStream, whole_answer
 from simserver.chat import ApiError, ChatRequest, ChatRules, read_chat_request
 from simserver.engine import Engine
+from simserver.faults import Fault, Faults
+from simserver.faulty_stream import FaultyStream
+from simserver.headers import fault_asked, key_fits, tenant_of
 from simserver.metrics import Metrics
 from simserver.receipt import Receipt, StampingProtocol
-from simserver.replies import SERVER, going_down, json, read_body, refusal, turned_away
+from simserver.replies import SERVER, fault_error, going_down, json, read_body, refusal, turned_away
 from simserver.request import Request
 from simserver.step_loop import Job, StepLoop
 from simserver.truth import Outcome, TruthLog, TruthRow
@@ -52,6 +53,7 @@ class Settings:
     api_key: str | None
     timeout_keep_alive_s: float
     tenant_header: str = "x-tenant"
+    faults: Faults = field(default_factory=Faults)
 
 
 class SimulatedServer:
@@ -62,7 +64,7 @@ class SimulatedServer:
         self._truth = truth
         self._metrics = Metrics(engine, settings.rules.model)
         self._engine = engine
-        self._steps = StepLoop(engine, self._metrics)
+        self._steps = StepLoop(engine, self._metrics, settings.faults)
         self._numbers = count()
         self._started_at = int(time.time())
         self._stopping = False
@@ -125,24 +127,15 @@ class SimulatedServer:
             if any(path == known for _, known in self._routes):
                 return json(405, orjson.dumps({"detail": "Method Not Allowed"}))
             return json(404, orjson.dumps({"detail": "Not Found"}))
-        if path.startswith("/v1/") and not self._key_fits(request):
+        if path.startswith("/v1/") and not key_fits(request.headers, self._settings.api_key):
             return json(401, orjson.dumps({"error": "Unauthorized"}))
         return await handler(request)
 
-    def _key_fits(self, request: web.BaseRequest) -> bool:
-        key = self._settings.api_key
-        if key is None:
-            return True
-        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-        return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), key.encode())
-
-    def _tenant_of(self, request: web.BaseRequest) -> str | None:
-        """Who asks: by the tenant header, else by the API key, of which a digest is kept; else unknown."""
-        named = request.headers.get(self._settings.tenant_header)
-        if named:
-            return named
-        key = request.headers.get("Authorization", "").partition(" ")[2].strip()
-        return blake2b(key.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest() if key else None
+    def _fault_for(self, request: web.BaseRequest, receipt: Receipt) -> Fault | None:
+        """What goes wrong with this request: by its own header, else by the options. Raises ApiError."""
+        since_start_s = receipt.monotonic_s - self._steps.started_s
+        asked = fault_asked(request.headers)
+        return asked or self._settings.faults.of_request(receipt.number, since_start_s)
 
     async def _chat_completions(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
@@ -154,45 +147,62 @@ class SimulatedServer:
         try:
             chat = read_chat_request(body, self._settings.rules)
             self._check_admission(request, chat)
+            fault = self._fault_for(request, receipt)
         except ApiError as error:
             self._log(receipt, "rejected" if error.status in (503, 429) else "refused", error.status)
             return refusal(error)
+
+        if fault is not None and fault.name in ("refuse", "error-body"):
+            status = int(fault.settings.get("status", 200))
+            self._log(receipt, "faulted", status)
+            return json(status, fault_error(fault).body)
 
         asked = Request(
             receipt.request_id,
             chat.prompt_tokens,
             chat.output_tokens,
             arrived_at_s=receipt.monotonic_s,
-            tenant=self._tenant_of(request),
+            tenant=tenant_of(request.headers, self._settings.tenant_header),
             priority=chat.priority,
             block_hashes=chat.block_hashes,
         )
         job = Job(asked, chat, done=asyncio.get_running_loop().create_future())
         try:
             if chat.stream:
-                return await self._stream(request, receipt, job)
+                return await self._stream(request, receipt, job, fault)
             return await self._answer(receipt, job)
         finally:
             self._steps.abort(job)
             self._account(receipt, job)
 
-    async def _stream(self, request: web.BaseRequest, receipt: Receipt, job: Job) -> web.StreamResponse:
+    async def _stream(
+        self, request: web.BaseRequest, receipt: Receipt, job: Job, fault: Fault | None
+    ) -> web.StreamResponse:
         """Headers go out at once, even if the request then waits; the step loop writes the events."""
         response = web.StreamResponse(headers=_SSE)
         response.enable_chunked_encoding()
         await response.prepare(request)
         if request.transport is None:
             raise ConnectionResetError("the client left")
-        job.stream = TokenStream(
-            request.transport,
+        transport = request.transport
+        stream = TokenStream(
+            transport,
             receipt.request_id,
             int(receipt.at_s),
             self._settings.rules.model,
             job.chat,
             receipt.number % len(WORDS),
         )
+        if fault is None:
+            job.stream = stream
+            self._steps.submit(job)
+            await job.done
+            return response
+        faulty = FaultyStream(stream, transport, fault, job.chat.output_tokens, job.end)
+        job.stream = faulty
         self._steps.submit(job)
         await job.done
+        await faulty.settled()
         return response
 
     async def _answer(self, receipt: Receipt, job: Job) -> web.StreamResponse:
@@ -231,7 +241,8 @@ class SimulatedServer:
             self._log(receipt, "finished", 200, job)
         elif not job.done.cancelled() and job.done.done():
             self._metrics.finished["error"] += 1
-            self._log(receipt, "stopped", 200 if job.chat.stream else 500, job)
+            outcome: Outcome = "stopped" if self._stopping else "faulted"
+            self._log(receipt, outcome, 200 if job.chat.stream else 500, job)
         else:
             self._metrics.finished["abort"] += 1
             self._log(receipt, "cancelled", CLIENT_LEFT, job)

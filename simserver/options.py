@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from simserver.admission import ADMISSION, TOO_MANY, UNAVAILABLE, Admission, parse_admission
 from simserver.engine import Engine
+from simserver.faults import FAULT_HEADER, FAULTS
 from simserver.fit import fit, read_measurements
 from simserver.policies import POLICIES, make_policy
 from simserver.presets import PRESETS, Preset
@@ -34,6 +35,8 @@ examples
       a plain queue with one server, to check against queueing theory
 
 {tables}
+
+{faults}
 
 A prompt has as many tokens as words, plus 4 per message. An answer has max_tokens tokens, one event each.
 Try it: curl -N http://127.0.0.1:8000/v1/chat/completions -H 'Content-Type: application/json' \\
@@ -83,7 +86,7 @@ def parser() -> Parser:
         prog="python -m simserver",
         description="A simulated LLM server with the OpenAI chat completions API. It queues, batches and\n"
         "slows down as a real engine does; its text is made up.",
-        epilog=EXAMPLES.format(tables=tables()),
+        epilog=EXAMPLES.format(tables=tables(), faults=_fault_table()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     http = made.add_argument_group("HTTP")
@@ -117,6 +120,13 @@ def parser() -> Parser:
         default="x-tenant",
         metavar="NAME",
         help="header that names the tenant; without it the API key does (default: %(default)s)",
+    )
+    http.add_argument(
+        "--fault",
+        action="append",
+        default=[],
+        metavar="FAULT",
+        help="what goes wrong on purpose, below; repeat it for several",
     )
     http.add_argument(
         "--log",
@@ -228,6 +238,14 @@ def tables() -> str:
     lines += [f"  {rule.name:22}{rule.summary}" for rule in ADMISSION.values()]
     lines += ["", "presets (--preset NAME)"]
     lines += [f"  {row.name:22}{row.about}" for row in PRESETS.values()]
+    return "\n".join(lines)
+
+
+def _fault_table() -> str:
+    lines = [f"faults (--fault NAME,SETTING=VALUE,... or the header {FAULT_HEADER} of one request)"]
+    for kind in FAULTS.values():
+        settings = ", ".join(f"{name}={value:g}" for name, value in kind.settings.items())
+        lines += [f"  {kind.name:22}{kind.summary}", f"      {settings}"]
     return "\n".join(lines)
 
 

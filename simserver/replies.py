@@ -6,6 +6,7 @@ from aiohttp import web
 
 from simserver.admission import UNAVAILABLE, Refusal
 from simserver.chat import ApiError
+from simserver.faults import Fault
 
 SERVER = {"Server": "simserver"}
 
@@ -46,6 +47,12 @@ def turned_away(refusal: Refusal) -> ApiError:
         "rate_limit_error",
         retry_after_s=after_s,
     )
+
+
+def fault_error(fault: Fault) -> ApiError:
+    """The error of a fault that was asked for."""
+    status = int(fault.settings.get("status", 500))
+    return ApiError(status, f"The fault {fault.name} was asked for.", "InternalServerError")
 
 
 def going_down() -> ApiError:
