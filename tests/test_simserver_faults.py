@@ -66,20 +66,17 @@ def test_our_client_names_each_fault(server: str, fault: str) -> None:
     assert ask(server).record.outcome == "succeeded", "and the next request is served"
 
 
-def test_a_stall_outlasts_the_tokens_and_a_buffer_gives_them_all_at_once(server: str) -> None:
-    stalled, buffered, healthy = (
-        ask(server, "stall,for=0.5").record,
-        ask(server, "buffer").record,
-        ask(server).record,
-    )
-    assert stalled.gap_max_s is not None
-    assert stalled.gap_max_s >= 0.45
-    assert buffered.gap_p50_s is not None
-    assert healthy.gap_p50_s is not None
-    assert buffered.gap_p50_s < 0.003 < healthy.gap_p50_s
-    assert buffered.ttft_s is not None
-    assert healthy.ttft_s is not None
-    assert buffered.ttft_s > healthy.ttft_s + 0.9 * 0.0097 * (TOKENS - 1)
+def test_a_stall_is_a_pause_in_the_midst(server: str) -> None:
+    record = ask(server, "stall,for=0.5").record
+    assert record.gap_max_s is not None
+    assert record.gap_max_s >= 0.45
+
+
+def test_behind_a_buffer_the_first_token_comes_when_the_last_is_made(server: str) -> None:
+    record = ask(server, "buffer", tokens=40).record
+    assert record.output_events == 40
+    assert record.ttft_s is not None
+    assert record.ttft_s >= 0.9 * 40 * 0.0097
 
 
 def test_keep_alive_comments_do_not_keep_a_client_waiting_beyond_its_limit(server: str) -> None:
