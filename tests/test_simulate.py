@@ -135,6 +135,8 @@ def test_every_request_is_accounted_for_when_the_server_is_too_small(tmp_path: P
             assert took_s <= 7.5
     summary = summarize(load_run(folder))
     assert summary["counts"]["rejected"] == ends[("rejected", "http_429")]
+    *_, last = read_samples(folder)
+    assert last.rejections_total == ends[("rejected", "http_429")]
 
 
 def test_policies_meet_the_same_schedule(tmp_path: Path) -> None:
