@@ -12,7 +12,6 @@ from typing import NoReturn
 from simserver.admission import ADMISSION, TOO_MANY, UNAVAILABLE, Admission, parse_admission
 from simserver.engine import Engine
 from simserver.faults import FAULT_HEADER, FAULTS
-from simserver.fit import fit, read_measurements
 from simserver.policies import POLICIES, make_policy
 from simserver.presets import PRESETS, Preset
 from simserver.request import Limits
@@ -268,6 +267,8 @@ def engine_of(options: argparse.Namespace, preset: Preset) -> Engine:
     policy = make_policy(options.policy, options.policy_option)
     cost = preset.cost
     if options.fit:
+        from simserver.fit import fit, read_measurements  # numpy: only who fits waits for it
+
         fitted = fit(read_measurements(options.fit))
         print(f"step time fitted to {options.fit}\n{fitted.told()}", flush=True)
         cost = fitted.cost

@@ -523,32 +523,42 @@ def run_command(*options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_wrong_options_cost_one_clear_line_and_exit_code_3(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--port", "http"), "whole number"),
+        (("--port", "65536"), "65535"),
+        (("--preset", "abacus"), "a100-8b"),
+        (("--policy", "magic"), "fcfs"),
+        (("--policy-option", "k=1"), "no option 'k'"),
+        (("--admission", "mood=1"), "queued-tokens"),
+        (("--fault", "mayhem"), "freeze"),
+        (("--fit", "no-such-file.csv"), "no-such-file.csv"),
+        (("--jitter", "2"), "between 0 and 1"),
+        (("--kv-cache-tokens", "160", "--max-model-len", "200"), "--kv-cache-tokens"),
+        (("--kv-cache-tokens", "8"), "one block"),
+    ],
+)
+def test_wrong_options_cost_one_clear_line_and_exit_code_3(options: tuple[str, ...], words: str) -> None:
+    ended = run_command(*options)
+    assert ended.returncode == 3
+    assert words in ended.stderr
+    assert ended.stderr.count("\n") == 1, ended.stderr
+    assert ended.stdout == ""
+
+
+def test_a_log_that_is_there_and_a_port_that_is_taken_are_told_alike(tmp_path: Path) -> None:
     taken = tmp_path / "there.csv"
     taken.write_text("do not touch")
     with socket.create_server(("127.0.0.1", 0)) as occupied:
-        cases = [
-            (("--port", "http"), "whole number"),
-            (("--port", "65536"), "65535"),
-            (("--preset", "abacus"), "a100-8b"),
-            (("--policy", "magic"), "fcfs"),
-            (("--policy-option", "k=1"), "no option 'k'"),
-            (("--admission", "mood=1"), "queued-tokens"),
-            (("--admission", "requests=none"), "limit above 0"),
-            (("--fault", "mayhem"), "freeze"),
-            (("--fit", str(tmp_path / "none.csv")), "none.csv"),
-            (("--jitter", "2"), "between 0 and 1"),
-            (("--kv-cache-tokens", "160", "--max-model-len", "200"), "--kv-cache-tokens"),
-            (("--kv-cache-tokens", "8"), "one block"),
+        for options, words in (
             (("--log", str(taken)), "exists already"),
             (("--port", str(occupied.getsockname()[1])), "cannot listen"),
-        ]
-        for options, words in cases:
+        ):
             ended = run_command(*options)
             assert ended.returncode == 3, options
             assert words in ended.stderr, options
             assert ended.stderr.count("\n") == 1, ended.stderr
-            assert ended.stdout == "", options
     assert taken.read_text() == "do not touch"
 
 

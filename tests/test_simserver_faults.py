@@ -11,7 +11,7 @@ import pytest
 
 from client.clock import monotonic_ns
 from client.completion import Finished, Limits, Request, Target, complete
-from client.dialects import chat_body
+from client.endpoints import request_body
 from client.reader import ConnectionPool
 from experiments.launch import simulated_server
 from simserver.faults import FAULTS, Fault, Faults, parse_fault
@@ -31,7 +31,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def ask(url: str, fault: str | None = None, tokens: int = TOKENS, **limits: float) -> Finished:
     headers = {} if fault is None else {"x-simserver-fault": fault}
     pool = ConnectionPool(Target(url, "m", headers=headers))
-    body = chat_body("m", "a few words", tokens, stream=True)
+    body = request_body("chat", "m", "a few words", tokens)
     request = Request(body=body, request_id="r", arrival=0, scheduled_at_s=0.0, stream=True)
     try:
         return complete(pool, request, start_ns=monotonic_ns(), limits=Limits(**limits))
