@@ -9,6 +9,8 @@ from typing import NoReturn
 
 from experiments.demo import RUN_TIME_S, demo
 from experiments.launch import LaunchError
+from experiments.simulate import add_arguments, simulate
+from loadgen.options import OptionError
 from runlog.exit_codes import ExitCode
 from shapes import ShapeError
 
@@ -40,10 +42,20 @@ def main() -> ExitCode:
     demo_parser.add_argument(
         "--runs-dir", type=Path, default=Path("runs"), help="folder for run folders (runs)"
     )
+    add_arguments(
+        commands.add_parser(
+            "simulate",
+            help="a run's schedule on the simulated server's engine, in virtual time",
+            description="The engine of python -m simserver on the schedule of a run, without HTTP and much "
+            "faster than\nreal time, to try schedulers. Writes an ordinary run folder.",
+        )
+    )
     arguments = parser.parse_args()
     try:
+        if arguments.command == "simulate":
+            return simulate(arguments, ["python", "-m", "experiments", *sys.argv[1:]])
         return demo(arguments.runs_dir, arguments.run_time, arguments.rate)
-    except ShapeError as error:
+    except (ShapeError, OptionError) as error:
         print(f"python -m experiments: {error}", file=sys.stderr)
         return ExitCode.USAGE
     except LaunchError as error:

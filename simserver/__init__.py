@@ -5,10 +5,13 @@ engine: one token budget per step shared by prompts and answers, a limit on runn
 blocks with preemption, and a step time that grows with the tokens in the step. Text is made up,
 time is not.
 
-    cost.py       how long a step takes, by GPU and model    engine.py   continuous batching, pure
-    step_loop.py  the engine on the wall clock               chat.py     a request's body -> what is asked
-    answers.py    tokens -> bytes on the wire                metrics.py  /metrics in vLLM's names
-    truth.py      the server's own record of each request    app.py      HTTP: routes, keys, errors
+    engine.py     continuous batching, pure         policies.py  ways to schedule, to try against each other
+    cost.py       how long a step takes             presets.py   by GPU and model
+    kv_cache.py   blocks, shared and private        admission.py who is turned away at the door
+    step_loop.py  the engine on the wall clock      virtual.py   the engine in virtual time
+    chat.py       a request's body -> what is asked answers.py   tokens -> bytes on the wire
+    metrics.py    /metrics in vLLM's names          truth.py     the server's own record of each request
+    app.py        HTTP: routes, keys, errors        options.py   the command's options
 
 It imports none of the suite's other packages and never Locust.
 """

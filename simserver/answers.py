@@ -32,7 +32,7 @@ _WORD_LENGTHS = sorted({length for length, _ in _TOKEN_EVENTS})
 _DONE = b"data: [DONE]\n\n"
 
 
-def _chunk(payload: bytes) -> bytes:
+def chunk(payload: bytes) -> bytes:
     """One chunk of HTTP/1.1 chunked transfer coding."""
     return b"%x\r\n%b\r\n" % (len(payload), payload)
 
@@ -86,14 +86,14 @@ class TokenStream:
         pieces = []
         if count == 1:
             role = b',"choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,'
-            pieces.append(_chunk(self._head + role + b'"finish_reason":null}]}\n\n'))
+            pieces.append(chunk(self._head + role + b'"finish_reason":null}]}\n\n'))
         if count < self._chat.output_tokens:
             length, event = _TOKEN_EVENTS[self._start % len(_TOKEN_EVENTS)]
             pieces.append(self._heads[length] + event)
         else:
             text = b',"choices":[{"index":0,"delta":{"content":" %b"},"logprobs":null,"finish_reason":"%b",'
             pieces.append(
-                _chunk(
+                chunk(
                     self._head
                     + text % (_word(self._start, count - 1).encode(), self._chat.finish_reason.encode())
                     + b'"stop_reason":null}]}\n\n'
@@ -101,15 +101,15 @@ class TokenStream:
             )
             if self._chat.include_usage:
                 counts = orjson.dumps(usage(self._chat, count))
-                pieces.append(_chunk(self._head + b',"choices":[],"usage":%b}\n\n' % counts))
-            pieces.append(_chunk(_DONE))
+                pieces.append(chunk(self._head + b',"choices":[],"usage":%b}\n\n' % counts))
+            pieces.append(chunk(_DONE))
         self._transport.write(b"".join(pieces))
 
     def write_error(self, error: ApiError) -> None:
         """End the stream as vLLM does when its engine dies: an error event, then `[DONE]`."""
         if self._transport.is_closing():
             return
-        self._transport.write(_chunk(b"data: " + error.body + b"\n\n") + _chunk(_DONE))
+        self._transport.write(chunk(b"data: " + error.body + b"\n\n") + chunk(_DONE))
 
 
 def whole_answer(completion_id: str, created: int, model: str, chat: ChatRequest, start: int) -> bytes:

@@ -7,10 +7,9 @@ request's time of receipt does not depend on how long the handlers before it too
 from __future__ import annotations
 
 import asyncio
-import hmac
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 
 import orjson
@@ -20,10 +19,17 @@ from aiohttp.http import HttpVersion11, RawRequestMessage
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from simserver import __version__
+from simserver.admission import Admission
 from simserver.answers import WORDS, TokenStream, whole_answer
 from simserver.chat import ApiError, ChatRequest, ChatRules, read_chat_request
-from simserver.engine import Engine, Request
+from simserver.engine import Engine
+from simserver.faults import Fault, Faults
+from simserver.faulty_stream import FaultyStream
+from simserver.headers import fault_asked, key_fits, tenant_of
 from simserver.metrics import Metrics
+from simserver.receipt import Receipt, StampingProtocol
+from simserver.replies import SERVER, fault_error, going_down, json, read_body, refusal, turned_away
+from simserver.request import Request
 from simserver.step_loop import Job, StepLoop
 from simserver.truth import Outcome, TruthLog, TruthRow
 
@@ -33,48 +39,21 @@ STOP_GRACE_S = 0.3
 CLIENT_LEFT = 499
 """The status logged for a client that left, nginx's number for it."""
 
-_SERVER = {"Server": "simserver"}
-_SSE = {**_SERVER, "Content-Type": "text/event-stream; charset=utf-8"}
+_SSE = {**SERVER, "Content-Type": "text/event-stream; charset=utf-8"}
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the HTTP side needs to know. max_num_queued_reqs and api_key: None for no limit and no key."""
+    """What the HTTP side needs to know. api_key: None for no key; tenant_header says who asks."""
 
     rules: ChatRules
-    max_num_queued_reqs: int | None
+    admission: Admission
     api_key: str | None
     timeout_keep_alive_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """When a request had been received whole: Unix time and the monotonic clock. `number` counts from 0."""
-
-    number: int
-    at_s: float
-    monotonic_s: float
-
-    @property
-    def request_id(self) -> str:
-        return f"chatcmpl-{self.number:016x}"
-
-
-class StampingProtocol(web.RequestHandler):
-    """aiohttp's HTTP protocol, which also notes when it last read bytes.
-
-    Once a request's body is complete, that is the moment its last byte came.
-    """
-
-    read_at_s = 0.0
-    read_monotonic_s = 0.0
-
-    def data_received(self, data: bytes) -> None:
-        self.read_monotonic_s = time.monotonic()
-        self.read_at_s = time.time()
-        super().data_received(data)
+    tenant_header: str = "x-tenant"
+    faults: Faults = field(default_factory=Faults)
 
 
 class SimulatedServer:
@@ -84,7 +63,8 @@ class SimulatedServer:
         self._settings = settings
         self._truth = truth
         self._metrics = Metrics(engine, settings.rules.model)
-        self._steps = StepLoop(engine, self._metrics)
+        self._engine = engine
+        self._steps = StepLoop(engine, self._metrics, settings.faults)
         self._numbers = count()
         self._started_at = int(time.time())
         self._stopping = False
@@ -132,7 +112,7 @@ class SimulatedServer:
         self._stopping = True
         self._listener.close()
         self._stepping.cancel()
-        self._steps.give_up(_going_down())
+        self._steps.give_up(going_down())
         await asyncio.sleep(0)
         await self._http.shutdown(STOP_GRACE_S)
 
@@ -145,68 +125,90 @@ class SimulatedServer:
         handler = self._routes.get((request.method, path))
         if handler is None:
             if any(path == known for _, known in self._routes):
-                return _json(405, orjson.dumps({"detail": "Method Not Allowed"}))
-            return _json(404, orjson.dumps({"detail": "Not Found"}))
-        if path.startswith("/v1/") and not self._key_fits(request):
-            return _json(401, orjson.dumps({"error": "Unauthorized"}))
+                return json(405, orjson.dumps({"detail": "Method Not Allowed"}))
+            return json(404, orjson.dumps({"detail": "Not Found"}))
+        if path.startswith("/v1/") and not key_fits(request.headers, self._settings.api_key):
+            return json(401, orjson.dumps({"error": "Unauthorized"}))
         return await handler(request)
 
-    def _key_fits(self, request: web.BaseRequest) -> bool:
-        key = self._settings.api_key
-        if key is None:
-            return True
-        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-        return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), key.encode())
+    def _fault_for(self, request: web.BaseRequest, receipt: Receipt) -> Fault | None:
+        """What goes wrong with this request: by its own header, else by the options. Raises ApiError."""
+        since_start_s = receipt.monotonic_s - self._steps.started_s
+        asked = fault_asked(request.headers)
+        return asked or self._settings.faults.of_request(receipt.number, since_start_s)
 
     async def _chat_completions(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
-            body = await _read_body(request)
+            body = await read_body(request)
         except web.HTTPRequestEntityTooLarge:
             error = ApiError(413, f"The body is larger than {MAX_BODY_BYTES} bytes.", "Bad Request", "body")
-            return _json(error.status, error.body)
+            return json(error.status, error.body)
         receipt = self._receipt(request)
         try:
             chat = read_chat_request(body, self._settings.rules)
             self._check_admission(request, chat)
+            fault = self._fault_for(request, receipt)
         except ApiError as error:
-            self._log(receipt, "rejected" if error.status == 503 else "refused", error.status)
-            return _json(error.status, error.body)
+            self._log(receipt, "rejected" if error.status in (503, 429) else "refused", error.status)
+            return refusal(error)
+
+        if fault is not None and fault.name in ("refuse", "error-body"):
+            status = int(fault.settings.get("status", 200))
+            self._log(receipt, "faulted", status)
+            return json(status, fault_error(fault).body)
 
         asked = Request(
-            receipt.request_id, chat.prompt_tokens, chat.output_tokens, arrived_at_s=receipt.monotonic_s
+            receipt.request_id,
+            chat.prompt_tokens,
+            chat.output_tokens,
+            arrived_at_s=receipt.monotonic_s,
+            tenant=tenant_of(request.headers, self._settings.tenant_header),
+            priority=chat.priority,
+            block_hashes=chat.block_hashes,
         )
         job = Job(asked, chat, done=asyncio.get_running_loop().create_future())
         try:
             if chat.stream:
-                return await self._stream(request, receipt, job)
+                return await self._stream(request, receipt, job, fault)
             return await self._answer(receipt, job)
         finally:
             self._steps.abort(job)
             self._account(receipt, job)
 
-    async def _stream(self, request: web.BaseRequest, receipt: Receipt, job: Job) -> web.StreamResponse:
+    async def _stream(
+        self, request: web.BaseRequest, receipt: Receipt, job: Job, fault: Fault | None
+    ) -> web.StreamResponse:
         """Headers go out at once, even if the request then waits; the step loop writes the events."""
         response = web.StreamResponse(headers=_SSE)
         response.enable_chunked_encoding()
         await response.prepare(request)
         if request.transport is None:
             raise ConnectionResetError("the client left")
-        job.stream = TokenStream(
-            request.transport,
+        transport = request.transport
+        stream = TokenStream(
+            transport,
             receipt.request_id,
             int(receipt.at_s),
             self._settings.rules.model,
             job.chat,
             receipt.number % len(WORDS),
         )
+        if fault is None:
+            job.stream = stream
+            self._steps.submit(job)
+            await job.done
+            return response
+        faulty = FaultyStream(stream, transport, fault, job.chat.output_tokens, job.end)
+        job.stream = faulty
         self._steps.submit(job)
         await job.done
+        await faulty.settled()
         return response
 
     async def _answer(self, receipt: Receipt, job: Job) -> web.StreamResponse:
         self._steps.submit(job)
         if (error := await job.done) is not None:
-            return _json(error.status, error.body)
+            return json(error.status, error.body)
         body = whole_answer(
             receipt.request_id,
             int(receipt.at_s),
@@ -214,7 +216,7 @@ class SimulatedServer:
             job.chat,
             receipt.number % len(WORDS),
         )
-        return _json(200, body)
+        return json(200, body)
 
     def _receipt(self, request: web.BaseRequest) -> Receipt:
         protocol = request.protocol
@@ -224,16 +226,11 @@ class SimulatedServer:
     def _check_admission(self, request: web.BaseRequest, chat: ChatRequest) -> None:
         """Raises ApiError where the server as a whole, not the body, is in the way."""
         if self._stopping:
-            raise _going_down()
-        limit = self._settings.max_num_queued_reqs
-        if limit is not None and self._steps.in_flight >= limit:
-            self._metrics.rejected += 1
-            raise ApiError(
-                503,
-                "The engine is currently busy and cannot accept new requests. Please try again later or on a "
-                "different instance.",
-                "Service Unavailable",
-            )
+            raise going_down()
+        refused = self._settings.admission.refusal(lambda: self._engine.queue, chat.prompt_tokens)
+        if refused is not None:
+            self._metrics.rejected[refused.rule] += 1
+            raise turned_away(refused)
         if chat.stream and request.version != HttpVersion11:
             raise ApiError(505, "Streams are chunked: ask with HTTP/1.1.", "HTTP Version Not Supported")
 
@@ -244,7 +241,8 @@ class SimulatedServer:
             self._log(receipt, "finished", 200, job)
         elif not job.done.cancelled() and job.done.done():
             self._metrics.finished["error"] += 1
-            self._log(receipt, "stopped", 200 if job.chat.stream else 500, job)
+            outcome: Outcome = "stopped" if self._stopping else "faulted"
+            self._log(receipt, outcome, 200 if job.chat.stream else 500, job)
         else:
             self._metrics.finished["abort"] += 1
             self._log(receipt, "cancelled", CLIENT_LEFT, job)
@@ -282,29 +280,15 @@ class SimulatedServer:
             "parent": None,
             "max_model_len": rules.max_model_len,
         }
-        return _json(200, orjson.dumps({"object": "list", "data": [model]}))
+        return json(200, orjson.dumps({"object": "list", "data": [model]}))
 
     async def _health(self, request: web.BaseRequest) -> web.StreamResponse:
-        return web.Response(headers=_SERVER)
+        return web.Response(headers=SERVER)
 
     async def _version(self, request: web.BaseRequest) -> web.StreamResponse:
-        return _json(200, orjson.dumps({"version": f"simserver-{__version__}"}))
+        return json(200, orjson.dumps({"version": f"simserver-{__version__}"}))
 
     async def _metrics_page(self, request: web.BaseRequest) -> web.StreamResponse:
         return web.Response(
-            body=self._metrics.page(), headers={**_SERVER, "Content-Type": CONTENT_TYPE_LATEST}
+            body=self._metrics.page(), headers={**SERVER, "Content-Type": CONTENT_TYPE_LATEST}
         )
-
-
-async def _read_body(request: web.BaseRequest) -> bytes:
-    if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
-        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    return await request.read()
-
-
-def _json(status: int, body: bytes) -> web.Response:
-    return web.Response(status=status, body=body, headers={**_SERVER, "Content-Type": "application/json"})
-
-
-def _going_down() -> ApiError:
-    return ApiError(500, "The server was stopped.", "InternalServerError")

@@ -4,7 +4,8 @@ Prompt tokens are counted by a plain rule, so that a test knows them beforehand:
 white space) of each message's text, plus `TOKENS_PER_MESSAGE` per message for the chat template. The answer
 has exactly `max_completion_tokens` (or `max_tokens`) tokens and ends by "length"; a request that names
 neither gets the server's default length and ends by "stop", as if the model had come to an end.
-`ignore_eos`, `min_tokens` and the sampling options are taken and change nothing.
+`priority` is heeded by the policy of that name. `ignore_eos`, `min_tokens` and the sampling options are
+taken and change nothing.
 """
 
 from __future__ import annotations
@@ -14,17 +15,29 @@ from typing import Any, Literal
 
 import orjson
 
+from simserver.prefix import block_hashes
+
 TOKENS_PER_MESSAGE = 4
+MOST_PRIORITY = 2**31
+_TEMPLATE = ("",) * (TOKENS_PER_MESSAGE - 1)
 
 FinishReason = Literal["length", "stop"]
 
 
 class ApiError(Exception):
-    """A request turned away: HTTP status and the fields of vLLM's error object."""
+    """A request turned away: HTTP status, the fields of vLLM's error object, and when to try again."""
 
-    def __init__(self, status: int, message: str, kind: str, param: str | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        kind: str,
+        param: str | None = None,
+        retry_after_s: int | None = None,
+    ) -> None:
         super().__init__(message)
         self.status = status
+        self.retry_after_s = retry_after_s
         self.error = {"message": message, "type": kind, "param": param, "code": status}
 
     @property
@@ -41,15 +54,21 @@ class ChatRequest:
     finish_reason: FinishReason
     stream: bool
     include_usage: bool
+    priority: int = 0
+    block_hashes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRules:
-    """What this server serves: its model's name, its context length, its answers' length unless asked."""
+    """What this server serves: its model's name, its context length, its answers' length unless asked.
+
+    prefix_caching: whether prompts get the hashes by which they share KV blocks.
+    """
 
     model: str
     max_model_len: int
     default_output_tokens: int
+    prefix_caching: bool = True
 
 
 def read_chat_request(body: bytes, rules: ChatRules) -> ChatRequest:
@@ -75,7 +94,12 @@ def read_chat_request(body: bytes, rules: ChatRules) -> ChatRequest:
     if not isinstance(stream, bool):
         raise _invalid("body.stream", "Input should be a valid boolean")
 
-    prompt_tokens = _count_prompt_tokens(asked.get("messages"))
+    priority = asked.get("priority") or 0
+    if not isinstance(priority, int) or abs(priority) > MOST_PRIORITY:
+        raise _invalid("body.priority", "Input should be a valid integer")
+
+    prompt = _prompt_of(asked.get("messages"))
+    prompt_tokens = len(prompt)
     if prompt_tokens >= rules.max_model_len:
         raise ApiError(
             400,
@@ -92,19 +116,23 @@ def read_chat_request(body: bytes, rules: ChatRules) -> ChatRequest:
         finish_reason=finish_reason,
         stream=stream,
         include_usage=_usage_wanted(asked.get("stream_options"), stream),
+        priority=int(priority),
+        block_hashes=block_hashes(prompt) if rules.prefix_caching else (),
     )
 
 
-def _count_prompt_tokens(messages: Any) -> int:
+def _prompt_of(messages: Any) -> list[str]:
+    """The prompt's tokens: for each message those of the template, then its words."""
     if not isinstance(messages, list):
         raise _invalid("body.messages", "Field required: a list of messages")
     if not messages:
         raise _invalid("body.messages", "List should have at least 1 item")
-    tokens = 0
+    tokens: list[str] = []
     for index, message in enumerate(messages):
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
             raise _invalid(f"body.messages.{index}", "Input should be a message with a role")
-        tokens += TOKENS_PER_MESSAGE + len(_text_of(message.get("content"), index).split())
+        tokens += [message["role"], *_TEMPLATE]
+        tokens += _text_of(message.get("content"), index).split()
     return tokens
 
 

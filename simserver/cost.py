@@ -1,38 +1,16 @@
-"""How long one engine step takes, by GPU and model.
+"""How long one engine step takes.
 
     T(step) = max(floor, base + per_token * tokens)
-              + per_cached_token * cached_tokens + per_sequence * sequences
+              + per_cached_token * cached_tokens + per_sequence * sequences + per_pair * pairs
 
 tokens: prompt and answer tokens computed in the step; cached_tokens: tokens already in the KV cache of the
-sequences in the step, read once by attention; sequences: how many sequences take part. The first term is
-the linear layers: flat while the weights' transfer from memory dominates, then a straight line in the
-tokens. Left out: the quadratic part of prefill attention (by its arithmetic, 7 % of the linear layers' for
-an 8B model at 4,000 tokens, 1.6e-5 per token), the all-reduce of tensor parallelism, and CPU time outside
-the step.
+sequences in the step, read once by attention; sequences: how many sequences take part; pairs: for the parts
+of prompts, each token times the tokens before it (the quadratic part of prefill attention). The first term
+is the linear layers: flat while the weights' transfer from memory dominates, then a straight line in the
+tokens. Left out: the all-reduce of tensor parallelism and CPU time outside the step, where a preset was not
+fitted to a whole server.
 
-Sources
-- Linear layers: the operator profiles published with microsoft/vidur (commit 7d475133,
-  data/profiling/compute), sum of the operators' medians x layers. floor = the time of 1 token. base and
-  per_token = the line with the smallest largest relative error over 256, 1,024 and 4,096 tokens. Each
-  preset keeps its points in `profile_s`. Residuals of the model against them, in per cent:
-
-        preset          1 token     64     256   1,024   4,096
-        a100-8b               0  -13.4    +3.1    -3.6    +3.0
-        h100-8b               0   -5.1    -6.4    +6.8    -6.4
-        a100-70b-tp4          0   -7.4    +4.4    -4.4    +4.3
-        h100-70b-tp4          0   -6.5    +0.1    -2.1    +2.1
-
-  The corner between the flat and the straight part is round in reality, hence the misses at 64 tokens.
-- KV cache: 2 (K, V) * layers * KV heads * head size * 2 bytes = 128 KiB per token for 8B, 320 KiB for 70B
-  (grouped query attention), spread over the GPUs of a tensor-parallel group. Reading it takes 1.95 times
-  the bandwidth time, the factor that inference-sim (BLIS, commit f90a1e3a, defaults.yaml) trained on H100;
-  bandwidth 3.35 TB/s on H100 SXM and 2.04 TB/s on A100 80 GB SXM (NVIDIA's data sheets). The A100 figures
-  carry H100's factor over.
-- per_sequence: 4.4 us per request and step, from the same trained constants.
-- KV tokens that fit: 90 % of each GPU's 80 GB less weights in 16 bit and about 2-3 GiB of activations, by
-  the bytes per token above, rounded.
-- Defaults of the token budget and of the running sequences: vLLM's server defaults for the GPU class
-  (0.33).
+presets.py has the coefficients by GPU and model, fit.py finds them from measured points.
 """
 
 from __future__ import annotations
@@ -42,75 +20,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class CostModel:
-    """The coefficients of the step-time formula, in seconds (and seconds per token or sequence)."""
+    """The coefficients of the step-time formula, in seconds (and seconds per token, sequence or pair)."""
 
     floor_s: float
     base_s: float = 0.0
     per_token_s: float = 0.0
     per_cached_token_s: float = 0.0
     per_sequence_s: float = 0.0
+    per_pair_s: float = 0.0
 
-    def step_time_s(self, tokens: int, cached_tokens: int, sequences: int) -> float:
+    def step_time_s(self, tokens: float, cached_tokens: float, sequences: float, pairs: float = 0.0) -> float:
         """Seconds that one step takes, without jitter."""
         linear_layers_s = max(self.floor_s, self.base_s + self.per_token_s * tokens)
-        return linear_layers_s + self.per_cached_token_s * cached_tokens + self.per_sequence_s * sequences
-
-
-@dataclass(frozen=True)
-class Preset:
-    """One GPU and model: its step time, its memory, and the limits a vLLM server would start with."""
-
-    name: str
-    about: str
-    cost: CostModel
-    kv_cache_tokens: int
-    max_num_batched_tokens: int
-    max_num_seqs: int
-    profile_s: tuple[tuple[int, float], ...]
-    """Measured points of the linear layers: (tokens in the step, seconds)."""
-
-
-_ROWS = (
-    Preset(
-        name="a100-8b",
-        about="A100 80 GB, Llama-3-8B",
-        cost=CostModel(9.7e-3, 2.7e-3, 68e-6, per_cached_token_s=125e-9, per_sequence_s=4.4e-6),
-        kv_cache_tokens=450_000,
-        max_num_batched_tokens=2_048,
-        max_num_seqs=256,
-        # vidur: A100, Llama-3-8B, TP 1.
-        profile_s=((1, 9.7e-3), (64, 11.2e-3), (256, 19.5e-3), (1_024, 75e-3), (4_096, 273e-3)),
-    ),
-    Preset(
-        name="h100-8b",
-        about="H100 80 GB, 8B (linear layers as profiled for Llama-2-7B)",
-        cost=CostModel(5.6e-3, 4.0e-3, 18e-6, per_cached_token_s=76e-9, per_sequence_s=4.4e-6),
-        kv_cache_tokens=450_000,
-        max_num_batched_tokens=8_192,
-        max_num_seqs=1_024,
-        # vidur: H100, Llama-2-7B, TP 1; it has no 8B model there. On A100 the 8B takes 4-15 % longer.
-        profile_s=((1, 5.6e-3), (64, 5.9e-3), (256, 9.2e-3), (1_024, 21e-3), (4_096, 83e-3)),
-    ),
-    Preset(
-        name="a100-70b-tp4",
-        about="4 x A100 80 GB, Llama-3-70B",
-        cost=CostModel(24.9e-3, 11.4e-3, 163.5e-6, per_cached_token_s=78e-9, per_sequence_s=4.4e-6),
-        kv_cache_tokens=460_000,
-        max_num_batched_tokens=2_048,
-        max_num_seqs=256,
-        # vidur: A100, Llama-3-70B, TP 4.
-        profile_s=((1, 24.9e-3), (64, 26.9e-3), (256, 51e-3), (1_024, 187e-3), (4_096, 653e-3)),
-    ),
-    Preset(
-        name="h100-70b-tp4",
-        about="4 x H100 80 GB, Llama-2-70B",
-        cost=CostModel(14.3e-3, 5.4e-3, 54e-6, per_cached_token_s=48e-9, per_sequence_s=4.4e-6),
-        kv_cache_tokens=460_000,
-        max_num_batched_tokens=8_192,
-        max_num_seqs=1_024,
-        # vidur: H100, Llama-2-70B, TP 4.
-        profile_s=((1, 14.3e-3), (64, 15.3e-3), (256, 19.2e-3), (1_024, 62e-3), (4_096, 222e-3)),
-    ),
-)
-
-PRESETS: dict[str, Preset] = {row.name: row for row in _ROWS}
+        return (
+            linear_layers_s
+            + self.per_cached_token_s * cached_tokens
+            + self.per_sequence_s * sequences
+            + self.per_pair_s * pairs
+        )

@@ -2,8 +2,8 @@
 
 The loop is that of vLLM's V1 scheduler. There are no prefill and decode phases: each step spends one budget
 of tokens, first on the running requests in their order (one token each, or the next part of a long prompt),
-then on the waiting ones, first come first served. A request's answer token comes out of the step that
-computes the last of its known tokens (prompt plus answer so far).
+then on the waiting ones, first come first served unless a policy (policy.py) says otherwise. A request's
+answer token comes out of the step that computes the last of its known tokens (prompt plus answer so far).
 
     schedule(now_s)  ──►  Step: who computes how many tokens, and how long it takes
     complete(step, now_s)  ──►  the requests that gained a token; `finished` says whose answer is whole
@@ -11,94 +11,29 @@ computes the last of its known tokens (prompt plus answer so far).
 Whoever drives it owns the time: the server waits until the step is due, a simulation adds `duration_s` to a
 number.
 
-KV cache: blocks of 16 tokens, taken as tokens are computed, given back when a request ends. When a running
-request needs a block and none is free, the LAST running request is preempted: its cache is dropped, it goes
-to the front of the waiting ones and computes prompt and answer so far again; nothing waiting is admitted in
-that step. A waiting request is admitted only if all its known tokens would fit at once.
+KV cache (kv_cache.py): blocks of 16 tokens, taken as tokens are computed, given back when a request ends.
+When a running request needs a block and none is free, the LAST running request is preempted: its cache is
+dropped, it goes to the front of the waiting ones and computes prompt and answer so far again; nothing
+waiting is admitted in that step. A waiting request is admitted only if all its known tokens would fit at
+once; those that the prefix cache still holds need not be computed.
 """
 
 from __future__ import annotations
 
 import random
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from simserver.accounts import Accounts
+from simserver.admission import Queue
 from simserver.cost import CostModel
+from simserver.kv_cache import KvCache
+from simserver.plan import Plan
+from simserver.policy import FCFS, Policy, StepBudget, View
+from simserver.request import BLOCK_TOKENS, Limits, Request, Step, Totals, blocks_for
 
-BLOCK_TOKENS = 16
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What one step and the memory can hold. Raises ValueError when a limit leaves no room for any work."""
-
-    max_num_batched_tokens: int
-    max_num_seqs: int
-    kv_cache_tokens: int
-
-    def __post_init__(self) -> None:
-        for name in ("max_num_batched_tokens", "max_num_seqs"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.kv_cache_tokens < BLOCK_TOKENS:
-            raise ValueError(
-                f"kv_cache_tokens must hold one block of {BLOCK_TOKENS}, got {self.kv_cache_tokens}"
-            )
-
-    @property
-    def whole_kv_tokens(self) -> int:
-        """KV-cache tokens in whole blocks."""
-        return self.kv_cache_tokens // BLOCK_TOKENS * BLOCK_TOKENS
-
-
-@dataclass(slots=True, eq=False)
-class Request:
-    """One completion: what is asked and how far the engine has got. Times: seconds on the driver's clock."""
-
-    request_id: str
-    prompt_tokens: int
-    output_tokens: int
-    arrived_at_s: float
-    computed_tokens: int = 0
-    emitted_tokens: int = 0
-    blocks: int = 0
-    preemptions: int = 0
-    admitted_at_s: float | None = None
-    """Start of the first step that worked on it."""
-    first_token_at_s: float | None = None
-    last_token_at_s: float | None = None
-    aborted: bool = False
-
-    @property
-    def known_tokens(self) -> int:
-        """Tokens whose keys and values the next answer token needs."""
-        return self.prompt_tokens + self.emitted_tokens
-
-    @property
-    def finished(self) -> bool:
-        return self.emitted_tokens >= self.output_tokens
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One step as scheduled: (request, tokens computed for it) in order, and its length in seconds."""
-
-    started_at_s: float
-    duration_s: float
-    work: list[tuple[Request, int]]
-
-    @property
-    def tokens(self) -> int:
-        return sum(count for _, count in self.work)
-
-
-@dataclass(slots=True)
-class Totals:
-    """Counts since the start. Prompt tokens count once per request, at its first answer token."""
-
-    prompt_tokens: int = 0
-    generation_tokens: int = 0
-    preemptions: int = 0
+ARRIVALS_KEPT = 1_024
 
 
 @dataclass(slots=True)
@@ -113,16 +48,22 @@ class Engine:
     limits: Limits
     jitter_ratio: float = 0.0
     seed: int = 0
+    policy: Policy = FCFS
     totals: Totals = field(default_factory=Totals, init=False)
     _waiting: deque[Request] = field(default_factory=deque, init=False)
     _running: list[Request] = field(default_factory=list, init=False)
-    _total_blocks: int = field(init=False)
-    _free_blocks: int = field(init=False)
+    _kv: KvCache = field(init=False)
     _rng: random.Random = field(init=False)
+    _steps: int = field(default=0, init=False)
+    _arrivals_s: deque[float] = field(default_factory=lambda: deque(maxlen=ARRIVALS_KEPT), init=False)
+    _accounts: Accounts = field(default_factory=Accounts, init=False)
+    _prefill_tokens_per_s: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self._total_blocks = self._free_blocks = self.limits.kv_cache_tokens // BLOCK_TOKENS
+        self._kv = KvCache(self.limits.blocks)
         self._rng = random.Random(self.seed)
+        budget = self.limits.max_num_batched_tokens
+        self._prefill_tokens_per_s = budget / self.cost.step_time_s(budget, 0, 1)
 
     @property
     def waiting(self) -> int:
@@ -134,12 +75,29 @@ class Engine:
 
     @property
     def kv_cache_used_ratio(self) -> float:
-        return 1 - self._free_blocks / self._total_blocks
+        return self._kv.used_ratio
 
     @property
-    def next_arrival_s(self) -> float | None:
-        """When the first waiting request arrived, None when none waits: an idle driver steps from then."""
-        return self._waiting[0].arrived_at_s if self._waiting else None
+    def queue(self) -> Queue:
+        """What an admission rule looks at."""
+        waiting_tokens = sum(request.known_tokens for request in self._waiting)
+        begun = sum(r.known_tokens - r.computed_tokens for r in self._running if not r.decoding)
+        backlog_s = (waiting_tokens + begun) / self._prefill_tokens_per_s
+        return Queue(len(self._waiting), len(self._running), waiting_tokens, backlog_s)
+
+    def next_start_s(self, now_s: float) -> float | None:
+        """When an idle driver should next call `schedule`; None when nothing waits or runs.
+
+        The first arrival, or later where the policy holds arrivals back. A new arrival may change it.
+        """
+        if self._running:
+            return now_s
+        if not self._waiting:
+            return None
+        first_s = max(now_s, min(request.arrived_at_s for request in self._waiting))
+        if self.policy.opens_at_s is None:
+            return first_s
+        return max(first_s, self.policy.opens_at_s(self._view(first_s)))
 
     def submit(self, request: Request) -> None:
         """Put a request at the end of the waiting ones.
@@ -148,11 +106,13 @@ class Engine:
         """
         if request.prompt_tokens < 1 or request.output_tokens < 1:
             raise ValueError("a request needs at least 1 prompt token and 1 output token")
-        if _blocks_for(request.prompt_tokens + request.output_tokens - 1) > self._total_blocks:
+        if blocks_for(request.prompt_tokens + request.output_tokens - 1) > self.limits.blocks:
             raise ValueError(
                 f"{request.prompt_tokens} prompt + {request.output_tokens} output tokens do not fit the "
-                f"KV cache of {self._total_blocks * BLOCK_TOKENS} tokens"
+                f"KV cache of {self.limits.whole_kv_tokens} tokens"
             )
+        self._accounts.open(request)
+        self._arrivals_s.append(request.arrived_at_s)
         self._waiting.append(request)
 
     def abort(self, request: Request) -> None:
@@ -162,52 +122,22 @@ class Engine:
         request.aborted = True
         if request in self._running:
             self._running.remove(request)
-            self._release(request)
         else:
             self._waiting.remove(request)
+        self._end(request)
 
     def schedule(self, now_s: float) -> Step | None:
         """The step that starts now, None when there is nothing to do.
 
         A request that arrived after `now_s` does not join, so that a driver that runs late stays honest.
         """
-        budget = self.limits.max_num_batched_tokens
-        work: list[tuple[Request, int]] = []
-        cached_tokens = 0
-        preempted = False
-
-        index = 0
-        while index < len(self._running) and budget > 0:
-            request = self._running[index]
-            count = min(request.known_tokens - request.computed_tokens, budget)
-            while not self._grow(request, count):
-                preempted = True
-                if self._preempt_last() is request:
-                    break
-            else:
-                work.append((request, count))
-                cached_tokens += request.computed_tokens
-                budget -= count
-            index += 1
-
-        while (
-            self._waiting and budget > 0 and not preempted and len(self._running) < self.limits.max_num_seqs
-        ):
-            request = self._waiting[0]
-            if request.arrived_at_s > now_s or _blocks_for(request.known_tokens) > self._free_blocks:
-                break
-            count = min(request.known_tokens, budget)
-            self._grow(request, count)
-            self._running.append(self._waiting.popleft())
-            if request.admitted_at_s is None:
-                request.admitted_at_s = now_s
-            work.append((request, count))
-            budget -= count
-
-        if not work:
+        plan = self._plan(now_s, self.policy)
+        if not plan.work and not self.policy.plain and not self._held(now_s):
+            plan = self._plan(now_s, FCFS)
+        if not plan.work:
             return None
-        tokens = self.limits.max_num_batched_tokens - budget
-        return Step(now_s, self._duration_s(tokens, cached_tokens, len(work)), work)
+        self._steps += 1
+        return Step(now_s, self._duration_s(plan), plan.tokens, plan.work)
 
     def complete(self, step: Step, now_s: float) -> list[Request]:
         """End a step at `now_s`: the requests that gained one answer token, in the order of the step."""
@@ -219,49 +149,141 @@ class Engine:
             request.computed_tokens += count
             if request.computed_tokens < request.known_tokens:
                 continue
-            if request.emitted_tokens == 0:
+            if not request.emitted_tokens:
                 request.first_token_at_s = now_s
                 self.totals.prompt_tokens += request.prompt_tokens
             request.emitted_tokens += 1
+            request.known_tokens += 1
             request.last_token_at_s = now_s
             gained.append(request)
-            if request.finished:
-                self._release(request)
+            if request.emitted_tokens >= request.output_tokens:
+                self._end(request)
                 some_finished = True
         self.totals.generation_tokens += len(gained)
         if some_finished:
             self._running = [request for request in self._running if not request.finished]
         return gained
 
-    def _grow(self, request: Request, count: int) -> bool:
-        """Take the blocks for `count` more tokens; False (and none taken) when too few are free."""
-        more = _blocks_for(request.computed_tokens + count) - request.blocks
-        if more > self._free_blocks:
+    def _plan(self, now_s: float, policy: Policy) -> Plan:
+        whole = self.limits.max_num_batched_tokens
+        looks = policy.budget or (self._waiting and not policy.plain)
+        view = self._view(now_s) if looks else None
+        budget = policy.budget(view) if view and policy.budget else StepBudget(whole, whole, whole)
+        plan = Plan(budget)
+        preempted = self._go_on(plan)
+        if self._waiting and not preempted:
+            self._admit(plan, now_s, policy, view)
+        return plan
+
+    def _go_on(self, plan: Plan) -> bool:
+        """Plan the running requests' next tokens; True when one had to be preempted."""
+        preempted = False
+        running, work = self._running, plan.work
+        index, most = 0, plan.budget.tokens
+        while index < len(running) and plan.tokens < most:
+            request = running[index]
+            computed = request.computed_tokens
+            count = request.known_tokens - computed
+            decoding = count == 1 and request.emitted_tokens > 0
+            if decoding and computed < request.blocks * BLOCK_TOKENS:  # the common case, kept short
+                work.append((request, 1))
+                plan.tokens += 1
+                plan.cached_tokens += computed
+                index += 1
+                continue
+            if not decoding:
+                count = plan.room_for_prompt(count)
+                if count < 1:
+                    index += 1
+                    continue
+            while not self._kv.take(request, computed + count):
+                preempted = True
+                place = self._preempt(plan)
+                if place == index:
+                    break
+                index -= place < index
+            else:
+                plan.add(request, count, prompt=not decoding)
+                index += 1
+        return preempted
+
+    def _admit(self, plan: Plan, now_s: float, policy: Policy, view: View | None) -> None:
+        """Plan what waiting requests there is room for."""
+        if view and policy.opens_at_s and policy.opens_at_s(view) > now_s:
+            return
+        gate = policy.gate(view) if view and policy.gate else None
+        queue: Iterable[Request] = self._waiting
+        if view and policy.order:
+            queue = sorted(view.waiting, key=policy.order(view))
+        started = 0
+        for request in queue:
+            if len(self._running) >= self.limits.max_num_seqs or plan.room_for_prompt(1) < 1:
+                break
+            if request.arrived_at_s > now_s:
+                break
+            if gate and not gate(request):
+                continue
+            if not self._start(plan, request, now_s):
+                break
+            started += 1
+        if started:
+            gone = set(self._running[-started:])
+            self._waiting = deque(request for request in self._waiting if request not in gone)
+
+    def _start(self, plan: Plan, request: Request, now_s: float) -> bool:
+        """Move a waiting request into the step; False when it does not fit the KV cache."""
+        prefix_blocks = self._kv.prefix_blocks(request) if request.block_hashes else 0
+        if not self._kv.fits(request, prefix_blocks):
             return False
-        self._free_blocks -= more
-        request.blocks += more
+        if request.block_hashes:
+            self._kv.attach(request, prefix_blocks)
+            self.totals.prefix_queries += request.known_tokens
+            self.totals.prefix_hits += request.computed_tokens
+        count = plan.room_for_prompt(request.known_tokens - request.computed_tokens)
+        self._kv.take(request, request.computed_tokens + count)
+        plan.add(request, count, prompt=True)
+        self._running.append(request)
+        if request.admitted_at_s is None:
+            request.admitted_at_s = now_s
+            request.cached_prompt_tokens = request.computed_tokens
         return True
 
-    def _preempt_last(self) -> Request:
-        request = self._running.pop()
-        self._release(request)
+    def _preempt(self, plan: Plan) -> int:
+        """Put one running request back to the front of the waiting ones; returns the place it had."""
+        victim = self.policy.victim
+        place = victim(self._running) if victim else len(self._running) - 1
+        request = self._running.pop(place)
+        plan.drop(request)
+        self._kv.release(request)
         request.computed_tokens = 0
         request.preemptions += 1
         self.totals.preemptions += 1
         self._waiting.appendleft(request)
-        return request
+        return place
 
-    def _release(self, request: Request) -> None:
-        self._free_blocks += request.blocks
-        request.blocks = 0
+    def _end(self, request: Request) -> None:
+        self._kv.release(request)
+        self._accounts.close(request)
 
-    def _duration_s(self, tokens: int, cached_tokens: int, sequences: int) -> float:
-        duration_s = self.cost.step_time_s(tokens, cached_tokens, sequences)
+    def _held(self, now_s: float) -> bool:
+        opens_at_s = self.policy.opens_at_s
+        return bool(opens_at_s and self._waiting and opens_at_s(self._view(now_s)) > now_s)
+
+    def _view(self, now_s: float) -> View:
+        return View(
+            now_s=now_s,
+            step=self._steps,
+            waiting=[request for request in self._waiting if request.arrived_at_s <= now_s],
+            running=self._running,
+            limits=self.limits,
+            arrivals_s=self._arrivals_s,
+            served_tokens=self._accounts.served_tokens,
+            prefill_tokens_per_s=self._prefill_tokens_per_s,
+        )
+
+    def _duration_s(self, plan: Plan) -> float:
+        duration_s = self.cost.step_time_s(plan.tokens, plan.cached_tokens, len(plan.work), plan.pairs)
         if self.jitter_ratio == 0:
             return duration_s
         spread = self.jitter_ratio
         return duration_s * self._rng.lognormvariate(-spread * spread / 2, spread)
-
-
-def _blocks_for(tokens: int) -> int:
-    return -(-tokens // BLOCK_TOKENS)

@@ -14,7 +14,8 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from simserver.engine import Engine, Request
+from simserver.engine import Engine
+from simserver.request import Request
 
 ENGINE_LABEL = "0"
 # Bucket edges in seconds, as vLLM 0.32 publishes them.
@@ -35,6 +36,13 @@ _LATENESS_S = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.
 _TOKENS = (1.0, 8.0, 16.0, 32.0, 64.0, *(128.0 * 2**power for power in range(8)))
 
 SUCCESS_REASONS = ("stop", "length", "abort", "error")
+REJECTION_REASONS = {
+    "requests": "max_num_queued_reqs",
+    "queued-tokens": "max_num_queued_tokens",
+    "waiting": "max_queued_requests",
+    "prefill-backlog": "prefill_backlog",
+}
+"""The reasons of vllm:admission_rejections by rule of admission; the first two are vLLM's own."""
 
 
 class Histogram:
@@ -71,7 +79,7 @@ class Metrics(Collector):
         self._engine = engine
         self._model = model
         self.finished: Counter[str] = Counter()
-        self.rejected = 0
+        self.rejected: Counter[str] = Counter()
         self.schedule_slip_s = 0.0
         self.time_to_first_token = Histogram(
             "vllm:time_to_first_token_seconds", "Time to first token in seconds.", _FIRST_TOKEN_S
@@ -141,6 +149,8 @@ class Metrics(Collector):
                 totals.prompt_tokens,
             ),
             ("vllm:generation_tokens", "Tokens generated.", totals.generation_tokens),
+            ("vllm:prefix_cache_queries", "Prompt tokens looked up.", totals.prefix_queries),
+            ("vllm:prefix_cache_hits", "Prompt tokens found in the prefix cache.", totals.prefix_hits),
         ):
             counter = CounterMetricFamily(name, about, labels=names)
             counter.add_metric(values, value)
@@ -156,7 +166,9 @@ class Metrics(Collector):
             "Requests rejected by a queue limit, by reason.",
             labels=("model_name", "reason"),
         )
-        rejections.add_metric((self._model, "max_num_queued_reqs"), self.rejected)
+        for rule, reason in REJECTION_REASONS.items():
+            if reason == "max_num_queued_reqs" or self.rejected[rule]:
+                rejections.add_metric((self._model, reason), self.rejected[rule])
         yield rejections
         slips = CounterMetricFamily(
             "simserver_schedule_slip_seconds",

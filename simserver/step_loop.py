@@ -12,12 +12,15 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 
-from simserver.answers import TokenStream
 from simserver.chat import ApiError, ChatRequest
-from simserver.engine import Engine, Request, Step
+from simserver.engine import Engine
+from simserver.faults import Faults
+from simserver.faulty_stream import Stream
 from simserver.metrics import Metrics
+from simserver.request import Request, Step
 
 MAX_CATCH_UP_S = 0.25
 WATCH_WINDOW_S = 5.0
@@ -33,15 +36,22 @@ class Job:
     chat: ChatRequest
     done: asyncio.Future[ApiError | None]
     """Result: None when the answer is whole, else why the server gave up on it."""
-    stream: TokenStream | None = None
+    stream: Stream | None = None
     previous_token_at_s: float = 0.0
+
+    def end(self, error: ApiError | None) -> None:
+        """Tell the handler that the request has ended; None when the answer is whole. The first holds."""
+        if not self.done.done():
+            self.done.set_result(error)
 
 
 class StepLoop:
     """Drives one engine in real time. `run` steps it; `submit` and `abort` come from request handlers."""
 
-    def __init__(self, engine: Engine, metrics: Metrics) -> None:
+    def __init__(self, engine: Engine, metrics: Metrics, faults: Faults) -> None:
         self._engine = engine
+        self._faults = faults
+        self.started_s = time.monotonic()
         self._metrics = metrics
         self._jobs: dict[Request, Job] = {}
         self._submitted = asyncio.Event()
@@ -68,22 +78,22 @@ class StepLoop:
             self.abort(job)
             if job.stream is not None:
                 job.stream.write_error(error)
-            if not job.done.done():
-                job.done.set_result(error)
+            job.end(error)
 
     async def run(self) -> None:
         """Step for ever; cancel the task to stop."""
         due_s = time.monotonic()
         while True:
             if not self._engine.running:
-                if self._engine.next_arrival_s is None:
-                    self._submitted.clear()
-                    await self._submitted.wait()
+                starts_s = self._engine.next_start_s(due_s)
+                if starts_s is None or starts_s > time.monotonic():
+                    await self._wait_for_arrival(starts_s)
                     continue
-                due_s = max(due_s, self._engine.next_arrival_s)
+                due_s = starts_s
             step = self._engine.schedule(due_s)
-            assert step is not None
-            due_s = step.started_at_s + step.duration_s
+            if step is None:
+                continue
+            due_s = self._due_s(step)
             await asyncio.sleep(due_s - time.monotonic())
             now_s = time.monotonic()
             late_s = max(0.0, now_s - due_s)
@@ -94,6 +104,19 @@ class StepLoop:
                 self._metrics.schedule_slip_s += late_s
                 due_s = now_s
             self._hand_out(step, now_s)
+
+    def _due_s(self, step: Step) -> float:
+        """When a step ends, with the server's faults in it: slow steps, a freeze."""
+        since_start_s = step.started_at_s - self.started_s
+        end_s = since_start_s + step.duration_s * self._faults.slowness(since_start_s)
+        return self.started_s + self._faults.frozen_until_s(end_s)
+
+    async def _wait_for_arrival(self, until_s: float | None) -> None:
+        """Wait until a request comes, or until arrivals that the policy holds back may start."""
+        self._submitted.clear()
+        limit_s = None if until_s is None else until_s - time.monotonic()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._submitted.wait(), limit_s)
 
     def _hand_out(self, step: Step, now_s: float) -> None:
         inter_token_latency = self._metrics.inter_token_latency
@@ -108,8 +131,7 @@ class StepLoop:
                 job.stream.write_token(request.emitted_tokens)
             if request.finished:
                 del self._jobs[request]
-                if not job.done.done():
-                    job.done.set_result(None)
+                job.end(None)
 
 
 class LatenessWatch:

@@ -7,7 +7,8 @@ other processes on the same machine share on Linux; `received_at_s` is the same 
 empty field is unknown or never happened.
 
 outcome: finished | cancelled (the client left) | stopped (the server went down) | rejected (queue full) |
-refused (a bad request: see status). Neither prompts nor answers are written.
+refused (a bad request: see status) | faulted (a fault was asked for and ended it). Neither prompts nor
+answers are written.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
-Outcome = Literal["finished", "cancelled", "stopped", "rejected", "refused"]
+Outcome = Literal["finished", "cancelled", "stopped", "rejected", "refused", "faulted"]
 
 
 @dataclass(frozen=True, slots=True)

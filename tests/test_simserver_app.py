@@ -20,6 +20,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from experiments.launch import REPOSITORY, simulated_server, start, stop, wait_for_line
+from simserver.faults import FAULTS
+from simserver.policies import POLICIES
 
 StartServer = Callable[..., str]
 CHAT = "/v1/chat/completions"
@@ -252,6 +254,71 @@ def test_a_full_queue_answers_503_until_there_is_room(start_simserver: StartServ
     assert ask(base_url, {"messages": USER, "max_tokens": 2})[0] == 200
 
 
+def test_a_gateways_refusal_says_when_to_come_back(start_simserver: StartServer) -> None:
+    base_url = start_simserver(
+        *("--max-num-seqs", "1", "--admission", "queued-tokens=20", "--reject-status", "429")
+    )
+    with connected(base_url) as one, connected(base_url) as other, connected(base_url) as third:
+        send(one, stream(10_000))
+        wait_until(base_url, "vllm:num_requests_running", 1)
+        send(other, stream(10_000))
+        refused = send(third, stream(2))  # 15 tokens wait, 15 more are too many
+        assert refused.status == 429
+        assert int(refused.headers["Retry-After"]) >= 1
+        assert json.loads(refused.read())["error"]["type"] == "rate_limit_error"
+        reasons = {
+            sample.labels["reason"]: sample.value
+            for family in text_string_to_metric_families(get(base_url, "/metrics")[1])
+            for sample in family.samples
+            if sample.name == "vllm:admission_rejections_total"
+        }
+    assert reasons == {"max_num_queued_reqs": 0, "max_num_queued_tokens": 1}
+
+
+@pytest.mark.parametrize("by", ["header", "key"])
+def test_tenants_are_told_apart_by_header_or_key(start_simserver: StartServer, by: str) -> None:
+    base_url = start_simserver("--policy", "quota", "--policy-option", "running=1")
+
+    def who(name: str) -> dict[str, str]:
+        return {"X-Tenant": name} if by == "header" else {"Authorization": f"Bearer {name}"}
+
+    with connected(base_url) as one, connected(base_url) as again, connected(base_url) as other:
+        send(one, stream(10_000), who("a"))
+        send(again, stream(10_000), who("a"))
+        wait_until(base_url, "vllm:num_requests_waiting", 1)
+        send(other, stream(10_000), who("b"))
+        wait_until(base_url, "vllm:num_requests_running", 2)
+        assert gauges(base_url)["vllm:num_requests_waiting"] == 1
+
+
+def test_a_priority_in_the_body_is_heeded(start_simserver: StartServer, tmp_path: Path) -> None:
+    log = tmp_path / "truth.csv"
+    base_url = start_simserver("--policy", "priority", "--max-num-seqs", "1", "--log", str(log))
+    with connected(base_url) as first, connected(base_url) as low, connected(base_url) as high:
+        send(first, stream(60))
+        wait_until(base_url, "vllm:num_requests_running", 1)
+        behind = send(low, stream(2, priority=5))
+        wait_until(base_url, "vllm:num_requests_waiting", 1)
+        ahead = send(high, stream(3, priority=-1))
+        behind.read()
+        ahead.read()
+    assert [row["asked_output_tokens"] for row in rows_of(log, 3)] == ["60", "3", "2"]
+    assert ask(base_url, {"messages": USER, "priority": "high"})[0] == 400
+
+
+@pytest.mark.parametrize(
+    ("option", "hits"), [("--enable-prefix-caching", 80), ("--no-enable-prefix-caching", 0)]
+)
+def test_a_prompt_that_begins_like_another_is_found_in_the_prefix_cache(
+    start_simserver: StartServer, option: str, hits: int
+) -> None:
+    base_url = start_simserver(option)
+    text = " ".join(f"word{number}" for number in range(90))
+    for ending in ("one", "two"):  # 4 + 90 words alike: five whole blocks of 16
+        ask(base_url, {"messages": [{"role": "user", "content": f"{text} {ending}"}], "max_tokens": 1})
+    assert gauges(base_url)["vllm:prefix_cache_hits_total"] == hits
+
+
 def test_a_client_that_leaves_frees_its_place_and_its_kv_cache(
     start_simserver: StartServer, tmp_path: Path
 ) -> None:
@@ -456,31 +523,51 @@ def run_command(*options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_wrong_options_cost_one_clear_line_and_exit_code_3(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--port", "http"), "whole number"),
+        (("--port", "65536"), "65535"),
+        (("--preset", "abacus"), "a100-8b"),
+        (("--policy", "magic"), "fcfs"),
+        (("--policy-option", "k=1"), "no option 'k'"),
+        (("--admission", "mood=1"), "queued-tokens"),
+        (("--fault", "mayhem"), "freeze"),
+        (("--fit", "no-such-file.csv"), "no-such-file.csv"),
+        (("--jitter", "2"), "between 0 and 1"),
+        (("--kv-cache-tokens", "160", "--max-model-len", "200"), "--kv-cache-tokens"),
+        (("--kv-cache-tokens", "8"), "one block"),
+    ],
+)
+def test_wrong_options_cost_one_clear_line_and_exit_code_3(options: tuple[str, ...], words: str) -> None:
+    ended = run_command(*options)
+    assert ended.returncode == 3
+    assert words in ended.stderr
+    assert ended.stderr.count("\n") == 1, ended.stderr
+    assert ended.stdout == ""
+
+
+def test_a_log_that_is_there_and_a_port_that_is_taken_are_told_alike(tmp_path: Path) -> None:
     taken = tmp_path / "there.csv"
     taken.write_text("do not touch")
     with socket.create_server(("127.0.0.1", 0)) as occupied:
-        cases = [
-            (("--port", "http"), "whole number"),
-            (("--port", "65536"), "65535"),
-            (("--preset", "abacus"), "a100-8b"),
-            (("--jitter", "2"), "between 0 and 1"),
-            (("--kv-cache-tokens", "160", "--max-model-len", "200"), "--kv-cache-tokens"),
-            (("--kv-cache-tokens", "8"), "one block"),
+        for options, words in (
             (("--log", str(taken)), "exists already"),
             (("--port", str(occupied.getsockname()[1])), "cannot listen"),
-        ]
-        for options, words in cases:
+        ):
             ended = run_command(*options)
             assert ended.returncode == 3, options
             assert words in ended.stderr, options
             assert ended.stderr.count("\n") == 1, ended.stderr
-            assert ended.stdout == "", options
     assert taken.read_text() == "do not touch"
 
 
-def test_help_names_the_presets_and_shows_a_request() -> None:
+def test_help_names_the_presets_and_policies_and_shows_a_request() -> None:
     ended = run_command("--help")
     assert ended.returncode == 0
     assert "h100-70b-tp4" in ended.stdout
+    for kind in POLICIES.values():
+        assert kind.summary in ended.stdout
+        assert all(about in ended.stdout for _, about in kind.options.values())
+    assert all(kind.summary in ended.stdout for kind in FAULTS.values())
     assert "curl -N" in ended.stdout

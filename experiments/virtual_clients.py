@@ -1,0 +1,175 @@
+"""The client's side of a run in virtual time: a schedule's requests in, one record each out.
+
+A virtual client sends at the exact moment, sees each token the moment it is made, and gives up by the same
+limits as the real one (first token, whole answer). A prompt has its asked tokens and those of the chat
+template, as over HTTP.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from math import ceil
+
+from runlog.record import Outcome, RequestRecord
+from shapes.schedule import Schedule
+from simserver.admission import Admission
+from simserver.chat import TOKENS_PER_MESSAGE
+from simserver.engine import Engine
+from simserver.request import Request
+
+Keep = Callable[[RequestRecord, bytes], None]
+
+
+@dataclass(frozen=True)
+class Patience:
+    """When a client gives up on a request, in seconds after sending it."""
+
+    first_token_s: float
+    total_s: float
+
+
+@dataclass(slots=True)
+class _Open:
+    """A request under way: its place in the schedule, what was in flight when it came, its chunk gaps."""
+
+    arrival: int
+    in_flight: int
+    last_token_at_s: float = 0.0
+    gaps_s: array[float] = field(default_factory=lambda: array("f"))
+
+
+class VirtualClients:
+    """All clients of one run. `keep` gets each record once, with its gaps as little-endian float32."""
+
+    def __init__(
+        self, schedule: Schedule, engine: Engine, admission: Admission, patience: Patience, keep: Keep
+    ) -> None:
+        self._schedule = schedule
+        self._engine = engine
+        self._admission = admission
+        self._patience = patience
+        self._keep = keep
+        self._open: dict[Request, _Open] = {}
+        self._until_first_token: deque[Request] = deque()
+        self._until_end: deque[Request] = deque()
+        self.rejected = 0
+
+    def requests(self, run_id: str) -> Iterator[Request]:
+        """The schedule as requests, in order."""
+        schedule = self._schedule
+        columns = zip(
+            schedule.at_s.tolist(),
+            schedule.asked_input_tokens.tolist(),
+            schedule.asked_output_tokens.tolist(),
+            schedule.tenant,
+            strict=True,
+        )
+        for arrival, (at_s, input_tokens, output_tokens, tenant) in enumerate(columns):
+            name = f"{run_id}-{arrival}"
+            yield Request(name, input_tokens + TOKENS_PER_MESSAGE, output_tokens, at_s, tenant=tenant)
+
+    def send(self, request: Request) -> None:
+        """A request's moment has come: it goes to the engine, or is turned away at the door."""
+        seen = _Open(int(request.request_id.rpartition("-")[2]), len(self._open))
+        refusal = self._admission.refusal(lambda: self._engine.queue, request.prompt_tokens)
+        if refusal is not None:
+            self.rejected += 1
+            self._end(
+                request, seen, "rejected", f"http_{refusal.status}", request.arrived_at_s, refusal.status
+            )
+            return
+        try:
+            self._engine.submit(request)
+        except ValueError:  # prompt and answer do not fit the KV cache: a server says 400
+            self._end(request, seen, "failed", "http_400", request.arrived_at_s, 400)
+            return
+        self._open[request] = seen
+        self._until_first_token.append(request)
+        self._until_end.append(request)
+
+    def receive(self, gained: list[Request], now_s: float) -> None:
+        """A step has ended: note its tokens, and let those give up whose limit has passed."""
+        for request in gained:
+            seen = self._open[request]
+            if request.emitted_tokens > 1:
+                seen.gaps_s.append(now_s - seen.last_token_at_s)
+            seen.last_token_at_s = now_s
+            if request.finished:
+                del self._open[request]
+                self._end(request, seen, "succeeded", None, now_s, 200)
+        self._give_up(self._until_first_token, self._patience.first_token_s, "no_first_token", now_s)
+        self._give_up(self._until_end, self._patience.total_s, "total_timeout", now_s)
+
+    def cut(self, at_s: float) -> None:
+        """The drain is over: what is still open is cancelled."""
+        for request, seen in list(self._open.items()):
+            self._engine.abort(request)
+            del self._open[request]
+            self._end(request, seen, "cancelled", "drain_limit", at_s, 200)
+
+    def _give_up(self, queue: deque[Request], limit_s: float, why: str, now_s: float) -> None:
+        """Requests are sent in order and wait equally long, so the first of the queue gives up first."""
+        while queue:
+            request = queue[0]
+            seen = self._open.get(request)
+            if seen is not None and not (why == "no_first_token" and request.emitted_tokens):
+                if request.arrived_at_s + limit_s >= now_s:
+                    return
+                self._engine.abort(request)
+                del self._open[request]
+                self._end(request, seen, "failed", why, request.arrived_at_s + limit_s, 200)
+            queue.popleft()
+
+    def _end(
+        self, request: Request, seen: _Open, outcome: Outcome, failure: str | None, at_s: float, status: int
+    ) -> None:
+        ordered = sorted(seen.gaps_s)
+        tokens = request.emitted_tokens
+        answered = status == 200
+        schedule, arrival = self._schedule, seen.arrival
+        record = RequestRecord(
+            arrival=arrival,
+            segment=int(schedule.segment[arrival]),
+            request_id=request.request_id,
+            name=schedule.name[arrival],
+            tenant=request.tenant,
+            session=schedule.session[arrival],
+            attempts=1,
+            scheduled_at_s=request.arrived_at_s,
+            sent_at_s=request.arrived_at_s,
+            connection="reused",
+            first_byte_at_s=request.arrived_at_s,
+            first_token_at_s=request.first_token_at_s,
+            first_answer_at_s=request.first_token_at_s,
+            last_token_at_s=request.last_token_at_s,
+            ended_at_s=at_s,
+            outcome=outcome,
+            failure_class=failure,
+            status=status,
+            finish_reason="length" if outcome == "succeeded" else None,
+            asked_input_tokens=int(schedule.asked_input_tokens[arrival]),
+            asked_output_tokens=request.output_tokens,
+            input_tokens=request.prompt_tokens if outcome == "succeeded" else None,
+            output_tokens=tokens if answered else None,
+            cached_tokens=request.cached_prompt_tokens if outcome == "succeeded" else None,
+            tokens_from="usage" if outcome == "succeeded" else ("events" if answered else None),
+            output_events=tokens if answered else None,
+            gap_count=len(ordered) if answered else None,
+            gap_p50_s=_rank(ordered, 0.50),
+            gap_p99_s=_rank(ordered, 0.99),
+            gap_max_s=ordered[-1] if ordered else None,
+            gap_zeros=0 if answered else None,
+            in_flight_at_send=seen.in_flight,
+        )
+        if sys.byteorder == "big":
+            seen.gaps_s.byteswap()
+        self._keep(record, seen.gaps_s.tobytes())
+
+
+def _rank(ordered: list[float], share: float) -> float | None:
+    """The nearest-rank quantile, as the client takes it."""
+    return ordered[max(ceil(share * len(ordered)) - 1, 0)] if ordered else None

@@ -1,0 +1,105 @@
+"""A stream with a fault in it: what is written, when, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from simserver.answers import TokenStream, chunk
+from simserver.chat import ApiError
+from simserver.faults import Fault
+from simserver.replies import fault_error
+
+KEEP_ALIVE_S = 0.5
+GARBAGE = (b'data: {"choices":[{"index":0,"delta":{"content":\n\n', b'data: {"choices":"\xff\xfe"}\n\n')
+
+
+class Stream(Protocol):
+    """Where the step loop writes a request's tokens."""
+
+    def write_token(self, count: int) -> None:
+        """Token number `count`, from 1."""
+
+    def write_error(self, error: ApiError) -> None:
+        """The server gives up on the request."""
+
+
+class FaultyStream:
+    """A TokenStream that goes wrong once `fault["after"]` tokens are out.
+
+    give_up ends the request early, from the server's side. `settled` waits for what is still held back.
+    """
+
+    def __init__(
+        self,
+        stream: TokenStream,
+        transport: asyncio.Transport,
+        fault: Fault,
+        tokens: int,
+        give_up: Callable[[ApiError], None],
+    ) -> None:
+        self._stream = stream
+        self._transport = transport
+        self._fault = fault
+        self._tokens = tokens
+        self._give_up = give_up
+        self._held: list[int] = []
+        self._stalling: asyncio.Task[None] | None = None
+        self._over = False
+
+    def write_token(self, count: int) -> None:
+        name, after = self._fault.name, self._fault.settings.get("after", 0)
+        if self._over:
+            return
+        if name == "buffer":
+            self._held.append(count)
+            if count == self._tokens:
+                self._release()
+        elif self._stalling is not None and not self._stalling.done():
+            self._held.append(count)
+        elif count <= after or (count > after + 1 and name in ("garbage", "stall")):
+            self._stream.write_token(count)
+        else:
+            self._strike(count)
+
+    def write_error(self, error: ApiError) -> None:
+        if not self._over:
+            self._stream.write_error(error)
+
+    async def settled(self) -> None:
+        """Return when all tokens that were held back are written."""
+        if self._stalling is not None:
+            await self._stalling
+
+    def _strike(self, count: int) -> None:
+        name = self._fault.name
+        if name == "garbage":
+            for event in GARBAGE:
+                self._transport.write(chunk(event))
+            self._stream.write_token(count)
+            return
+        if name == "stall":
+            self._held.append(count)
+            self._stalling = asyncio.create_task(self._stall(self._fault["for"]))
+            return
+        self._over = True
+        why = fault_error(self._fault)
+        if name == "error-event":
+            self._stream.write_error(why)
+        elif name == "reset":
+            self._transport.abort()
+        self._give_up(why)
+
+    async def _stall(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        ends_s = loop.time() + seconds
+        while (left_s := ends_s - loop.time()) > 0 and not self._transport.is_closing():
+            self._transport.write(chunk(b": keep-alive\n\n"))
+            await asyncio.sleep(min(KEEP_ALIVE_S, left_s))
+        self._release()
+
+    def _release(self) -> None:
+        held, self._held = self._held, []
+        for count in held:
+            self._stream.write_token(count)

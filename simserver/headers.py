@@ -1,0 +1,40 @@
+"""What a request's headers say: whose it is, whether its key fits, what should go wrong with it."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from hashlib import blake2b
+
+from simserver.chat import ApiError
+from simserver.faults import FAULT_HEADER, FAULTS, Fault, parse_fault
+
+
+def key_fits(headers: Mapping[str, str], key: str | None) -> bool:
+    """Whether the bearer key is `key`; any or none will do where there is no key."""
+    if key is None:
+        return True
+    scheme, _, given = headers.get("Authorization", "").partition(" ")
+    return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), key.encode())
+
+
+def tenant_of(headers: Mapping[str, str], tenant_header: str) -> str | None:
+    """Who asks: by the tenant header, else by the API key, of which a digest is kept; else unknown."""
+    if named := headers.get(tenant_header):
+        return named
+    key = headers.get("Authorization", "").partition(" ")[2].strip()
+    return blake2b(key.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest() if key else None
+
+
+def fault_asked(headers: Mapping[str, str]) -> Fault | None:
+    """The fault that a request asks for itself. Raises ApiError when there is no such fault."""
+    asked = headers.get(FAULT_HEADER)
+    if asked is None:
+        return None
+    try:
+        fault = parse_fault(asked)
+        if FAULTS[fault.name].of_server:
+            raise ValueError(f"fault {fault.name} is of the whole server: start it with --fault")
+    except ValueError as error:
+        raise ApiError(400, str(error), "BadRequestError", FAULT_HEADER) from None
+    return fault
