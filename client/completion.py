@@ -20,6 +20,7 @@ import gevent
 import gevent.event
 
 from client.clock import monotonic_ns
+from client.deadlines import Deadline
 from client.endpoints import ENDPOINTS
 from client.finished import Finished, Sending, finished
 from client.judgement import Cut, Judgement, Verdict
@@ -97,7 +98,7 @@ class Completion:
         self._ended = gevent.event.Event()
         self._opening: gevent.Greenlet[[], None] | None = None
         self._connection: Connection | None = None
-        self._timer = gevent.get_hub().loop.timer(0)
+        self._deadline: Deadline | None = None
         self._grace_until_ns: int | None = None
 
     def fire(self) -> None:
@@ -159,7 +160,7 @@ class Completion:
         connection.read_answer(self._judgement, self._on_end)
         if self._sending.attempts == 1:
             self._sending.sent_ns = sent_ns
-            self._start_timer()
+            self._set_deadline()
 
     def _on_end(self, ending: Ending, detail: str) -> None:
         connection = self._connection
@@ -200,17 +201,16 @@ class Completion:
             return total
         return min(total, pause)
 
-    def _start_timer(self) -> None:
-        self._stop_timer()
-        left_s = (self._due()[0] - monotonic_ns()) / 1e9
-        self._timer = gevent.get_hub().loop.timer(max(left_s, 0.0))
-        self._timer.start(self._on_timer)
+    def _set_deadline(self) -> None:
+        self._drop_deadline()
+        self._deadline = self._pool.deadlines.set(self._due()[0], self._on_late)
 
-    def _stop_timer(self) -> None:
-        self._timer.stop()
-        self._timer.close()
+    def _drop_deadline(self) -> None:
+        if self._deadline is not None:
+            self._pool.deadlines.drop(self._deadline)
+            self._deadline = None
 
-    def _on_timer(self) -> None:
+    def _on_late(self) -> None:
         if self._connection is not None:
             self._connection.read_now()  # the answer may be here already, and we the late ones
         if self.finished is not None:
@@ -219,12 +219,12 @@ class Completion:
         if monotonic_ns() >= due_ns:
             self._finish(Cut(failure_class, text), monotonic_ns())
         else:
-            self._start_timer()
+            self._set_deadline()
 
     def _on_milestone(self) -> None:
         if self._judgement.end_mark:
             self._grace_until_ns = monotonic_ns() + round(END_GRACE_S * 1e9)
-        self._start_timer()
+        self._set_deadline()
 
     # --- the end ---
 
@@ -242,7 +242,7 @@ class Completion:
         if connection is not None:
             sending.first_byte_ns = connection.first_byte_ns
         self.finished = finished(self.request, self._pool.target, sending, self._judgement, verdict)
-        self._stop_timer()
+        self._drop_deadline()
         if connection is None:
             if self._opening is not None:
                 self._opening.kill(block=False)

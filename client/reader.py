@@ -21,6 +21,7 @@ import gevent.socket
 import httptools
 
 from client.clock import monotonic_ns
+from client.deadlines import Deadlines
 from client.target import Target
 from client.wire import Address, ConnectError, Wire, connect_error, keep_stamping, open_wire
 
@@ -185,7 +186,7 @@ class ConnectionPool:
     `keep_alive_s`.
 
     `connections="fresh"` opens one for each request and keeps none, as users who come only once do.
-    `in_flight` and `opened` count requests and connections. `tls_context` replaces the default one, which
+    `in_flight` and `opened` count requests and connections, `deadlines` are those of its requests. `tls_context` replaces the default one, which
     checks certificates.
     """
 
@@ -201,6 +202,7 @@ class ConnectionPool:
         keep_stamping()
         self.target = target
         self.head = target.head()
+        self.deadlines = Deadlines()
         self.in_flight = 0
         self.opened = 0
         self._keeps = connections == "reuse"

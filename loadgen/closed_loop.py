@@ -34,6 +34,7 @@ FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 1.0
 """A user pauses after a failure, twice as long after the next one: a server that refuses is not hammered."""
 
+_DRAWN_AT_ONCE = 32
 _ARM_AT_ONCE = 50
 _ARM_EVERY_S = 0.02
 _WAKE_EARLY_S = 0.02
@@ -45,17 +46,32 @@ RequestOf = Callable[[int, int], Arrival]
 def user_requests(seed: int, input_lengths: Lengths, output_lengths: Lengths) -> RequestOf:
     """The rule for synthetic users: lengths and prompts drawn from (seed, user, turn), so the n-th request of
     a user is the same in every run with this seed, however fast the server is.
+
+    Making generators is the dear part, so a user's next 32 turns are drawn together.
     """
+    drawn: dict[int, tuple[int, list[tuple[int, int, int]]]] = {}
+
+    def turns(user: int, stretch: int) -> list[tuple[int, int, int]]:
+        inputs, outputs, prompts = generators(seed, Stream.USERS, user, stretch)
+        lengths = (
+            rule.draw(rng, _DRAWN_AT_ONCE).tolist()
+            for rule, rng in ((input_lengths, inputs), (output_lengths, outputs))
+        )
+        return list(zip(*lengths, prompt_seeds(prompts, _DRAWN_AT_ONCE), strict=True))
 
     def request_of(user: int, turn: int) -> Arrival:
-        inputs, outputs, prompts = generators(seed, Stream.USERS, user, turn)
+        stretch, place = divmod(turn, _DRAWN_AT_ONCE)
+        have = drawn.get(user)
+        if have is None or have[0] != stretch:
+            have = drawn[user] = (stretch, turns(user, stretch))
+        input_tokens, output_tokens, prompt_seed = have[1][place]
         return Arrival(
             index=None,
             at_s=0.0,
             name="chat",
-            input_tokens=int(input_lengths.draw(inputs, 1)[0]),
-            output_tokens=int(output_lengths.draw(outputs, 1)[0]),
-            prompt_seed=prompt_seeds(prompts, 1)[0],
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+            prompt_seed=prompt_seed,
             label=f"u{user}-{turn}",
             session=str(user),
             turn=turn,
