@@ -14,6 +14,7 @@ the record `connection` is "reused" when it was open before the request needed i
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Literal
 
 import gevent
@@ -39,6 +40,12 @@ closed."""
 _SAID: dict[CancelReason, str] = {
     "drain_limit": "still in flight at the drain limit",
     "run_stopped": "the run was stopped",
+}
+_OUT_OF_TIME: dict[str, Callable[[Limits], Cut]] = {
+    "no_first_token": lambda limits: Cut("no_first_token", f"no output within {limits.first_token_s:g} s"),
+    "stall": lambda limits: Cut("stall", f"no output for {limits.stall_s:g} s"),
+    "total_timeout": lambda limits: Cut("total_timeout", f"no end within {limits.total_s:g} s"),
+    "no_end": lambda _: Cut("total_timeout", "no end of the body after the end mark"),
 }
 _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,200}")
 
@@ -186,20 +193,17 @@ class Completion:
 
     # --- time limits ---
 
-    def _due(self) -> tuple[int, str, str]:
-        """The next moment at which patience ends, and the failure class and text if it does."""
+    def _due(self) -> tuple[int, str]:
+        """The next moment at which patience ends, and the row of _OUT_OF_TIME if it does."""
         if self._grace_until_ns is not None:
-            return self._grace_until_ns, "total_timeout", "no end of the body after the end mark"
+            return self._grace_until_ns, "no_end"
         sent_ns, limits, last_ns = self._sending.sent_ns or 0, self._limits, self._judgement.last_output_ns
-        total = sent_ns + round(limits.total_s * 1e9), "total_timeout", f"no end within {limits.total_s:g} s"
+        total = sent_ns + round(limits.total_s * 1e9), "total_timeout"
         if last_ns is not None:
-            pause = last_ns + round(limits.stall_s * 1e9), "stall", f"no output for {limits.stall_s:g} s"
-        elif self.request.stream:
-            first_ns = sent_ns + round(limits.first_token_s * 1e9)
-            pause = first_ns, "no_first_token", f"no output within {limits.first_token_s:g} s"
-        else:
-            return total
-        return min(total, pause)
+            return min(total, (last_ns + round(limits.stall_s * 1e9), "stall"))
+        if self.request.stream:
+            return min(total, (sent_ns + round(limits.first_token_s * 1e9), "no_first_token"))
+        return total
 
     def _set_deadline(self) -> None:
         self._drop_deadline()
@@ -215,9 +219,9 @@ class Completion:
             self._connection.read_now()  # the answer may be here already, and we the late ones
         if self.finished is not None:
             return
-        due_ns, failure_class, text = self._due()
+        due_ns, late = self._due()
         if monotonic_ns() >= due_ns:
-            self._finish(Cut(failure_class, text), monotonic_ns())
+            self._finish(_OUT_OF_TIME[late](self._limits), monotonic_ns())
         else:
             self._set_deadline()
 

@@ -8,6 +8,7 @@ chunk cheap. All of it belongs to the thread (and hub) that opens the connection
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 from collections import deque
@@ -30,7 +31,10 @@ Ending = Literal["complete", "closed", "reset", "not_http", "failed"]
 own."""
 
 KEEP_ALIVE_S = 4.0
-"""How long an idle connection is kept: below the 5 s after which common servers close theirs."""
+"""How long an idle connection is kept: below the 5 s after which common servers close theirs. A server that
+says a shorter time (`Keep-Alive: timeout=N`) is believed: four fifths of it."""
+
+_KEPT_BY_SERVER = re.compile(r"\btimeout\s*=\s*(\d{1,9})")
 
 _OPEN_AT_ONCE = 100
 
@@ -43,23 +47,45 @@ class Sink(Protocol):
     def body(self, piece: bytes, stamp_ns: int, handled_ns: int) -> None: ...
 
 
+class _Nowhere:
+    """The sink of a connection that expects no answer."""
+
+    def begin(self, status: int, headers: dict[str, str]) -> None: ...
+
+    def body(self, piece: bytes, stamp_ns: int, handled_ns: int) -> None: ...
+
+
+_NOWHERE = _Nowhere()
+
+
 class _Framing:
-    """llhttp's callbacks for one answer."""
+    """llhttp's callbacks: the answers on one connection, one after the other, each into its sink."""
 
     __slots__ = ("_headers", "_sink", "_status", "_wire", "complete", "keep_alive", "parser")
 
-    def __init__(self, sink: Sink, wire: Wire) -> None:
-        self._sink = sink
+    def __init__(self, wire: Wire) -> None:
         self._wire = wire
+        self.parser = httptools.HttpResponseParser(self)
+        self.expect(_NOWHERE)
+
+    def expect(self, sink: Sink) -> None:
+        """The next answer goes into `sink`."""
+        self._sink = sink
         self._headers: dict[str, str] = {}
         self._status: int | None = None
-        self.complete = self.keep_alive = False
-        self.parser = httptools.HttpResponseParser(self)
+        self.complete = sink is _NOWHERE
+        self.keep_alive = False
 
     @property
     def ends_by_closing(self) -> bool:
         """The head is whole and gives the body no length: the connection's end is the answer's end."""
         return self._status is not None and not {"content-length", "transfer-encoding"} & self._headers.keys()
+
+    @property
+    def kept_s(self) -> int | None:
+        """How long the server says that it keeps the connection when idle; None when it does not say."""
+        said = _KEPT_BY_SERVER.search(self._headers.get("keep-alive", ""))
+        return int(said[1]) if said else None
 
     def on_message_begin(self) -> None:
         if self.complete:
@@ -94,11 +120,12 @@ class Connection:
         self.idle_since_ns = monotonic_ns()
         self.first_byte_ns: int | None = None
         self.reusable = True
+        self.kept_s: int | None = None
         loop = gevent.get_hub().loop
         self._readable = loop.io(wire.fileno(), 1)
         self._writable = loop.io(wire.fileno(), 2)
         self._unsent: bytes | memoryview = b""
-        self._framing: _Framing | None = None
+        self._framing = _Framing(wire)
         self._on_end: Callable[[Ending, str], None] | None = None
 
     def send(self, message: bytes) -> int:
@@ -126,15 +153,14 @@ class Connection:
         ended."""
         self.first_byte_ns = None
         self._on_end = on_end
-        self._framing = _Framing(sink, self.wire)
+        self._framing.expect(sink)
         self._readable.start(self.read_now)
 
     def read_now(self) -> None:
         """Take what has come, if anything. Called by the hub, and before a time limit is pronounced."""
-        framing = self._framing
-        if framing is None:
+        if self._on_end is None:
             return
-        wire = self.wire
+        framing, wire = self._framing, self.wire
         try:
             data = wire.receive()
         except OSError as error:
@@ -163,6 +189,7 @@ class Connection:
 
     def _end(self, ending: Ending, detail: str, reusable: bool = False) -> None:
         self.reusable = reusable and not self._unsent
+        self.kept_s = self._framing.kept_s
         on_end = self._on_end
         self.stop()
         if on_end is not None:
@@ -172,7 +199,8 @@ class Connection:
         """Leave the exchange; lets go of all that belonged to it."""
         self._readable.stop()
         self._writable.stop()
-        self._framing = self._on_end = None
+        self._framing.expect(_NOWHERE)
+        self._on_end = None
 
     def close(self) -> None:
         self.stop()
@@ -186,8 +214,8 @@ class ConnectionPool:
     `keep_alive_s`.
 
     `connections="fresh"` opens one for each request and keeps none, as users who come only once do.
-    `in_flight` and `opened` count requests and connections, `deadlines` are those of its requests. `tls_context` replaces the default one, which
-    checks certificates.
+    `in_flight` and `opened` count requests and connections; `deadlines` are those of its requests.
+    `tls_context` replaces the default one, which checks certificates.
     """
 
     def __init__(
@@ -260,6 +288,8 @@ class ConnectionPool:
         if not (self._keeps and connection.reusable):
             connection.close()
             return
+        if connection.kept_s is not None:
+            self._keep_alive_ns = min(self._keep_alive_ns, connection.kept_s * 800_000_000)
         connection.idle_since_ns = monotonic_ns()
         self._idle.append(connection)
         self._drop_expired()
