@@ -13,12 +13,13 @@ from client import clock
 from client.completion import Finished
 from loadgen.arrival import Arrival
 from loadgen.assignment import Assignment
-from loadgen.closed_loop import ClosedLoop, user_requests
+from loadgen.closed_loop import ClosedLoop
 from loadgen.dispatch import Dispatcher
 from loadgen.probes import probe_arrivals
 from loadgen.recorder import RecordSender
 from loadgen.sender import StreamSender
 from loadgen.warmup import shifted, warm_up, warmup_line, warmup_requests
+from loadgen.user_requests import user_requests
 from loadgen.watch import SelfWatch
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from operator import attrgetter
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 Outcome = Literal["succeeded", "failed", "rejected", "cancelled", "not_sent"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
