@@ -7,6 +7,7 @@ happened.
 from __future__ import annotations
 
 import shutil
+import ssl
 import subprocess
 import tempfile
 import time
@@ -37,37 +38,65 @@ class TrueStream:
     chunks_ns: tuple[int, ...]
 
 
-def build(folder: Path) -> Path:
-    """Compile the server into `folder`. Raises NoCompiler without one."""
+def build(folder: Path, tls: bool = False) -> Path:
+    """Compile the server into `folder`. Raises NoCompiler without one, or for TLS without OpenSSL's
+    headers.
+    """
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         raise NoCompiler("the truth server needs a C compiler: install gcc")
     program = folder / "truth_server"
-    subprocess.run([compiler, "-O2", "-o", str(program), str(SOURCE)], check=True)
+    with_tls = ["-DTLS", "-lssl", "-lcrypto"] if tls else []
+    made = subprocess.run([compiler, "-O2", "-o", str(program), str(SOURCE), *with_tls], check=False)
+    if made.returncode:
+        raise NoCompiler("the truth server could not be compiled" + (": install libssl-dev" if tls else ""))
     return program
 
 
+def make_certificate(folder: Path) -> Path:
+    """A new certificate for 127.0.0.1 and its key, in one file: the server's, and whom the client trusts.
+
+    Raises NoCompiler without the openssl program.
+    """
+    if shutil.which("openssl") is None:
+        raise NoCompiler("a certificate needs the openssl program: install openssl")
+    key, certificate, both = folder / "key.pem", folder / "certificate.pem", folder / "both.pem"
+    kind = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    name = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(["openssl", "req", *kind, *name, *files], check=True, capture_output=True)
+    both.write_bytes(certificate.read_bytes() + key.read_bytes())
+    return both
+
+
 @contextmanager
-def truth_server(ttft_ms: float, gap_ms: float, tokens: int, cores: Sequence[int] = ()) -> Iterator[str]:
-    """Run the server on a free port of 127.0.0.1 while the block lasts; yields its base URL."""
+def truth_server(
+    ttft_ms: float, gap_ms: float, tokens: int, cores: Sequence[int] = (), certificate: Path | None = None
+) -> Iterator[str]:
+    """Run the server on a free port of 127.0.0.1 while the block lasts; yields its base URL.
+
+    With a `certificate` (see make_certificate) it speaks TLS.
+    """
     with tempfile.TemporaryDirectory() as folder:
         port = free_port()
-        timing = ["--ttft-ms", f"{ttft_ms:g}", "--itl-ms", f"{gap_ms:g}", "--tokens", str(tokens)]
+        options = ["--ttft-ms", f"{ttft_ms:g}", "--itl-ms", f"{gap_ms:g}", "--tokens", str(tokens)]
+        options += ["--tls", str(certificate)] if certificate else []
         pin = ["taskset", "-c", ",".join(map(str, cores))] if cores and shutil.which("taskset") else []
-        server = subprocess.Popen([*pin, str(build(Path(folder))), "--port", str(port), *timing])
-        url = f"http://127.0.0.1:{port}"
+        program = build(Path(folder), tls=certificate is not None)
+        server = subprocess.Popen([*pin, str(program), "--port", str(port), *options])
+        url = f"{'https' if certificate else 'http'}://127.0.0.1:{port}"
         try:
-            _wait_until_up(url)
+            _wait_until_up(url, certificate)
             yield url
         finally:
             stop(server)
 
 
-def _wait_until_up(url: str) -> None:
+def _wait_until_up(url: str, certificate: Path | None) -> None:
     deadline = time.monotonic() + 10
     while True:
         try:
-            _get(f"{url}/stats")
+            _get(f"{url}/stats", certificate)
             return
         except OSError:
             if time.monotonic() > deadline:
@@ -75,10 +104,10 @@ def _wait_until_up(url: str) -> None:
             time.sleep(0.05)
 
 
-def true_streams(url: str) -> dict[str, TrueStream]:
+def true_streams(url: str, certificate: Path | None = None) -> dict[str, TrueStream]:
     """What the server recorded so far, by request id."""
     found = {}
-    for line in _get(f"{url}/truth").splitlines():
+    for line in _get(f"{url}/truth", certificate).splitlines():
         request_id, received, connection, _, _, _, _, *chunks = line.split()
         start_ns = int(received)
         written = tuple(start_ns + round(float(at_us) * 1000) for at_us in chunks)
@@ -86,7 +115,8 @@ def true_streams(url: str) -> dict[str, TrueStream]:
     return found
 
 
-def _get(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=30) as answer:
+def _get(url: str, certificate: Path | None) -> str:
+    context = ssl.create_default_context(cafile=certificate) if certificate else None
+    with urllib.request.urlopen(url, timeout=30, context=context) as answer:
         text: str = answer.read().decode()
         return text
