@@ -242,10 +242,11 @@ class ConnectionPool:
         self._idle: deque[Connection] = deque()
 
     def take(self) -> Connection | None:
-        """An idle connection that still looks open, the one used last; None when there is none."""
+        """An idle connection that still looks open; None when there is none. It is the one that has waited
+        longest: so all of them stay in use, and none is closed for its age only to be opened again."""
         self._drop_expired()
         while self._idle:
-            connection = self._idle.pop()
+            connection = self._idle.popleft()
             if connection.wire.is_quiet():
                 return connection
             connection.close()

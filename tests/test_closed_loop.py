@@ -289,6 +289,7 @@ def stream_sender(url: str, kept: list[Finished], stream: bool = True) -> Iterat
         endpoint="chat",
         dialect="openai",
         connections="reuse",
+        gaps="all",
         stream=stream,
         duration_s=2.0,
         drain_s=30.0,
