@@ -1,5 +1,4 @@
-"""The socket side of an answer: connections kept and opened ahead, HTTP/1.1 framing, stamped pieces of
-body.
+"""The socket side of an answer: connections kept and opened ahead, and one exchange after the other on each.
 
 Reading happens in a callback of gevent's hub: receive, take the kernel's stamp, feed the framing parser
 (llhttp), hand on the pieces. No greenlet is switched to until the answer has ended, which is what makes a
@@ -8,12 +7,11 @@ chunk cheap. All of it belongs to the thread (and hub) that opens the connection
 
 from __future__ import annotations
 
-import re
 import socket
 import ssl
 from collections import deque
 from collections.abc import Callable
-from typing import Literal, Protocol
+from typing import Literal
 
 import gevent
 import gevent.lock
@@ -23,6 +21,7 @@ import httptools
 
 from client.clock import monotonic_ns
 from client.deadlines import Deadlines
+from client.framing import NOWHERE, Framing, Sink
 from client.target import Target
 from client.wire import Address, ConnectError, Wire, connect_error, keep_stamping, open_wire
 
@@ -34,81 +33,7 @@ KEEP_ALIVE_S = 4.0
 """How long an idle connection is kept: below the 5 s after which common servers close theirs. A server that
 says a shorter time (`Keep-Alive: timeout=N`) is believed: four fifths of it."""
 
-_KEPT_BY_SERVER = re.compile(r"\btimeout\s*=\s*(\d{1,9})")
-
 _OPEN_AT_ONCE = 100
-
-
-class Sink(Protocol):
-    """What takes an answer in."""
-
-    def begin(self, status: int, headers: dict[str, str]) -> None: ...
-
-    def body(self, piece: bytes, stamp_ns: int, handled_ns: int) -> None: ...
-
-
-class _Nowhere:
-    """The sink of a connection that expects no answer."""
-
-    def begin(self, status: int, headers: dict[str, str]) -> None: ...
-
-    def body(self, piece: bytes, stamp_ns: int, handled_ns: int) -> None: ...
-
-
-_NOWHERE = _Nowhere()
-
-
-class _Framing:
-    """llhttp's callbacks: the answers on one connection, one after the other, each into its sink."""
-
-    __slots__ = ("_headers", "_sink", "_status", "_wire", "complete", "keep_alive", "parser")
-
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
-        self.parser = httptools.HttpResponseParser(self)
-        self.expect(_NOWHERE)
-
-    def expect(self, sink: Sink) -> None:
-        """The next answer goes into `sink`."""
-        self._sink = sink
-        self._headers: dict[str, str] = {}
-        self._status: int | None = None
-        self.complete = sink is _NOWHERE
-        self.keep_alive = False
-
-    @property
-    def ends_by_closing(self) -> bool:
-        """The head is whole and gives the body no length: the connection's end is the answer's end."""
-        return self._status is not None and not {"content-length", "transfer-encoding"} & self._headers.keys()
-
-    @property
-    def kept_s(self) -> int | None:
-        """How long the server says that it keeps the connection when idle; None when it does not say."""
-        said = _KEPT_BY_SERVER.search(self._headers.get("keep-alive", ""))
-        return int(said[1]) if said else None
-
-    def on_message_begin(self) -> None:
-        if self.complete:
-            raise httptools.HttpParserError("bytes after the end of the answer")
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1").strip()
-
-    def on_headers_complete(self) -> None:
-        status = self.parser.get_status_code()
-        if status >= 200:
-            self._status = status
-            self._sink.begin(status, self._headers)
-
-    def on_body(self, piece: bytes) -> None:
-        self._sink.body(piece, self._wire.stamp_ns, self._wire.handled_ns)
-
-    def on_message_complete(self) -> None:
-        if self._status is None:
-            self._headers = {}  # that was an interim answer (1xx): the real one follows
-        else:
-            self.complete = True
-            self.keep_alive = self.parser.should_keep_alive()  # llhttp forgets it on return
 
 
 class Connection:
@@ -125,7 +50,7 @@ class Connection:
         self._readable = loop.io(wire.fileno(), 1)
         self._writable = loop.io(wire.fileno(), 2)
         self._unsent: bytes | memoryview = b""
-        self._framing = _Framing(wire)
+        self._framing = Framing(wire)
         self._on_end: Callable[[Ending, str], None] | None = None
 
     def send(self, message: bytes) -> int:
@@ -199,7 +124,7 @@ class Connection:
         """Leave the exchange; lets go of all that belonged to it."""
         self._readable.stop()
         self._writable.stop()
-        self._framing.expect(_NOWHERE)
+        self._framing.expect(NOWHERE)
         self._on_end = None
 
     def close(self) -> None:
