@@ -119,9 +119,9 @@ def test_the_drain_counts_from_the_end_of_the_load() -> None:
 
 
 def test_connections_are_opened_for_the_densest_moment_only() -> None:
-    evenly = [k * 0.01 for k in range(100)]
-    assert most_within(evenly, 0.1) == 10
-    assert most_within([*evenly, 2.0, 2.0, 2.0], 0.0999) == 10
+    evenly = [k / 128 for k in range(100)]  # exact in binary
+    assert most_within(evenly, 1 / 8) == 16
+    assert most_within([*evenly, 2.0, 2.0, 2.0], 1 / 64) == 3
     assert most_within([1.0] * 500, 0.1) == 500
     assert most_within([], 0.1) == 0
 
