@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import ssl
 import subprocess
 import tempfile
 import time
@@ -38,28 +39,56 @@ class TrueStream:
     chunks_ns: tuple[int, ...]
 
 
-def build(folder: Path) -> Path:
-    """Compile the server into `folder`. Raises NoCompiler without one."""
+def build(folder: Path, tls: bool = False) -> Path:
+    """Compile the server into `folder`. Raises NoCompiler without one, or for TLS without OpenSSL's
+    headers.
+    """
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         raise NoCompiler("the truth server needs a C compiler: install gcc")
     program = folder / "truth_server"
-    subprocess.run([compiler, "-O2", "-o", str(program), str(SOURCE)], check=True)
+    with_tls = ["-DTLS", "-lssl", "-lcrypto"] if tls else []
+    made = subprocess.run([compiler, "-O2", "-o", str(program), str(SOURCE), *with_tls], check=False)
+    if made.returncode:
+        raise NoCompiler("the truth server could not be compiled" + (": install libssl-dev" if tls else ""))
     return program
 
 
+def make_certificate(folder: Path) -> Path:
+    """A new certificate for 127.0.0.1 and its key, in one file: the server's, and whom the client trusts.
+
+    Raises NoCompiler without the openssl program.
+    """
+    if shutil.which("openssl") is None:
+        raise NoCompiler("a certificate needs the openssl program: install openssl")
+    key, certificate, both = folder / "key.pem", folder / "certificate.pem", folder / "both.pem"
+    kind = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    name = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(["openssl", "req", *kind, *name, *files], check=True, capture_output=True)
+    both.write_bytes(certificate.read_bytes() + key.read_bytes())
+    return both
+
+
 @contextmanager
-def truth_server(ttft_ms: float, gap_ms: float, tokens: int, cores: Sequence[int] = ()) -> Iterator[str]:
-    """Run the server on a free port of 127.0.0.1 while the block lasts; yields its base URL."""
+def truth_server(
+    ttft_ms: float, gap_ms: float, tokens: int, cores: Sequence[int] = (), certificate: Path | None = None
+) -> Iterator[str]:
+    """Run the server on a free port of 127.0.0.1 while the block lasts; yields its base URL.
+
+    With a `certificate` (see make_certificate) it speaks TLS.
+    """
     with tempfile.TemporaryDirectory() as folder:
         port = free_port()
-        timing = ["--ttft-ms", f"{ttft_ms:g}", "--itl-ms", f"{gap_ms:g}", "--tokens", str(tokens)]
+        options = ["--ttft-ms", f"{ttft_ms:g}", "--itl-ms", f"{gap_ms:g}", "--tokens", str(tokens)]
+        options += ["--tls", str(certificate)] if certificate else []
         pin = ["taskset", "-c", ",".join(map(str, cores))] if cores and shutil.which("taskset") else []
-        command = [*pin, str(build(Path(folder))), "--port", str(port), *timing]
+        program = build(Path(folder), tls=certificate is not None)
+        command = [*pin, str(program), "--port", str(port), *options]
         server = subprocess.Popen(command, preexec_fn=_before_all_others)
-        url = f"http://127.0.0.1:{port}"
+        url = f"{'https' if certificate else 'http'}://127.0.0.1:{port}"
         try:
-            _wait_until_up(url)
+            _wait_until_up(url, certificate)
             yield url
         finally:
             stop(server)
@@ -71,11 +100,11 @@ def _before_all_others() -> None:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
 
 
-def _wait_until_up(url: str) -> None:
+def _wait_until_up(url: str, certificate: Path | None) -> None:
     deadline = time.monotonic() + 10
     while True:
         try:
-            _get(f"{url}/stats")
+            _get(f"{url}/stats", certificate)
             return
         except OSError:
             if time.monotonic() > deadline:
@@ -83,10 +112,10 @@ def _wait_until_up(url: str) -> None:
             time.sleep(0.05)
 
 
-def true_streams(url: str) -> dict[str, TrueStream]:
+def true_streams(url: str, certificate: Path | None = None) -> dict[str, TrueStream]:
     """What the server recorded so far, by request id."""
     found = {}
-    for line in _get(f"{url}/truth").splitlines():
+    for line in _get(f"{url}/truth", certificate).splitlines():
         request_id, received, connection, _, _, _, _, *chunks = line.split()
         start_ns = int(received)
         written = tuple(start_ns + round(float(at_us) * 1000) for at_us in chunks)
@@ -106,11 +135,12 @@ class ServerStats:
 
 def server_stats(url: str) -> ServerStats:
     """What the server has done so far; cheap enough to ask while a load runs."""
-    chunks, requests, active, late_us, _ = _get(f"{url}/stats").split()
+    chunks, requests, active, late_us, _ = _get(f"{url}/stats", None).split()
     return ServerStats(int(chunks), int(requests), int(active), float(late_us) / 1000)
 
 
-def _get(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=30) as answer:
+def _get(url: str, certificate: Path | None) -> str:
+    context = ssl.create_default_context(cafile=certificate) if certificate else None
+    with urllib.request.urlopen(url, timeout=30, context=context) as answer:
         text: str = answer.read().decode()
         return text

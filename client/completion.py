@@ -14,12 +14,14 @@ the record `connection` is "reused" when it was open before the request needed i
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Literal
 
 import gevent
 import gevent.event
 
 from client.clock import monotonic_ns
+from client.deadlines import Deadline
 from client.endpoints import ENDPOINTS
 from client.finished import Finished, Sending, finished
 from client.judgement import Cut, Judgement, Verdict
@@ -38,6 +40,12 @@ closed."""
 _SAID: dict[CancelReason, str] = {
     "drain_limit": "still in flight at the drain limit",
     "run_stopped": "the run was stopped",
+}
+_OUT_OF_TIME: dict[str, Callable[[Limits], Cut]] = {
+    "no_first_token": lambda limits: Cut("no_first_token", f"no output within {limits.first_token_s:g} s"),
+    "stall": lambda limits: Cut("stall", f"no output for {limits.stall_s:g} s"),
+    "total_timeout": lambda limits: Cut("total_timeout", f"no end within {limits.total_s:g} s"),
+    "no_end": lambda _: Cut("total_timeout", "no end of the body after the end mark"),
 }
 _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,200}")
 
@@ -97,7 +105,7 @@ class Completion:
         self._ended = gevent.event.Event()
         self._opening: gevent.Greenlet[[], None] | None = None
         self._connection: Connection | None = None
-        self._timer = gevent.get_hub().loop.timer(0)
+        self._deadline: Deadline | None = None
         self._grace_until_ns: int | None = None
 
     def fire(self) -> None:
@@ -159,7 +167,7 @@ class Completion:
         connection.read_answer(self._judgement, self._on_end)
         if self._sending.attempts == 1:
             self._sending.sent_ns = sent_ns
-            self._start_timer()
+            self._set_deadline()
 
     def _on_end(self, ending: Ending, detail: str) -> None:
         connection = self._connection
@@ -185,46 +193,42 @@ class Completion:
 
     # --- time limits ---
 
-    def _due(self) -> tuple[int, str, str]:
-        """The next moment at which patience ends, and the failure class and text if it does."""
+    def _due(self) -> tuple[int, str]:
+        """The next moment at which patience ends, and the row of _OUT_OF_TIME if it does."""
         if self._grace_until_ns is not None:
-            return self._grace_until_ns, "total_timeout", "no end of the body after the end mark"
+            return self._grace_until_ns, "no_end"
         sent_ns, limits, last_ns = self._sending.sent_ns or 0, self._limits, self._judgement.last_output_ns
-        total = sent_ns + round(limits.total_s * 1e9), "total_timeout", f"no end within {limits.total_s:g} s"
+        total = sent_ns + round(limits.total_s * 1e9), "total_timeout"
         if last_ns is not None:
-            pause = last_ns + round(limits.stall_s * 1e9), "stall", f"no output for {limits.stall_s:g} s"
-        elif self.request.stream:
-            first_ns = sent_ns + round(limits.first_token_s * 1e9)
-            pause = first_ns, "no_first_token", f"no output within {limits.first_token_s:g} s"
-        else:
-            return total
-        return min(total, pause)
+            return min(total, (last_ns + round(limits.stall_s * 1e9), "stall"))
+        if self.request.stream:
+            return min(total, (sent_ns + round(limits.first_token_s * 1e9), "no_first_token"))
+        return total
 
-    def _start_timer(self) -> None:
-        self._stop_timer()
-        left_s = (self._due()[0] - monotonic_ns()) / 1e9
-        self._timer = gevent.get_hub().loop.timer(max(left_s, 0.0))
-        self._timer.start(self._on_timer)
+    def _set_deadline(self) -> None:
+        self._drop_deadline()
+        self._deadline = self._pool.deadlines.set(self._due()[0], self._on_late)
 
-    def _stop_timer(self) -> None:
-        self._timer.stop()
-        self._timer.close()
+    def _drop_deadline(self) -> None:
+        if self._deadline is not None:
+            self._pool.deadlines.drop(self._deadline)
+            self._deadline = None
 
-    def _on_timer(self) -> None:
+    def _on_late(self) -> None:
         if self._connection is not None:
             self._connection.read_now()  # the answer may be here already, and we the late ones
         if self.finished is not None:
             return
-        due_ns, failure_class, text = self._due()
+        due_ns, late = self._due()
         if monotonic_ns() >= due_ns:
-            self._finish(Cut(failure_class, text), monotonic_ns())
+            self._finish(_OUT_OF_TIME[late](self._limits), monotonic_ns())
         else:
-            self._start_timer()
+            self._set_deadline()
 
     def _on_milestone(self) -> None:
         if self._judgement.end_mark:
             self._grace_until_ns = monotonic_ns() + round(END_GRACE_S * 1e9)
-        self._start_timer()
+        self._set_deadline()
 
     # --- the end ---
 
@@ -242,7 +246,7 @@ class Completion:
         if connection is not None:
             sending.first_byte_ns = connection.first_byte_ns
         self.finished = finished(self.request, self._pool.target, sending, self._judgement, verdict)
-        self._stop_timer()
+        self._drop_deadline()
         if connection is None:
             if self._opening is not None:
                 self._opening.kill(block=False)

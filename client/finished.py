@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from array import array
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from math import ceil
 
@@ -110,7 +111,7 @@ def finished(
         gap_p50_s=_rank(ordered, 0.50),
         gap_p99_s=_rank(ordered, 0.99),
         gap_max_s=ordered[-1] if ordered else None,
-        gap_zeros=sum(gap < ZERO_GAP_S for gap in ordered) if streamed else None,
+        gap_zeros=bisect_left(ordered, ZERO_GAP_S) if streamed else None,
         in_flight_at_send=sending.in_flight,
         stamp=sending.stamp if received else None,
         read_lag_s=None if judged.token_lag_ns is None else judged.token_lag_ns / 1e9,

@@ -115,8 +115,8 @@ class Judgement:
             piece = self._sorted_in(piece)
             if not piece:
                 return
-        for event in self._decoder.feed(piece):
-            self._take(event.data, event.name, stamp_ns)
+        for data, name in self._decoder.feed(piece):
+            self._take(data, name, stamp_ns)
 
     def _sorted_in(self, piece: bytes) -> bytes:
         """Until it is clear whether this is an event stream, and where it is not: keep the body as it is.
@@ -168,23 +168,25 @@ class Judgement:
 
     def _note_output(self, meaning: Meaning, stamp_ns: int) -> None:
         self.output_events += 1
-        if self._handled_ns != self._receive_ns:
-            self._receive_ns = self._handled_ns
+        handled_ns = self._handled_ns
+        if handled_ns != self._receive_ns:
+            self._receive_ns = handled_ns
             self._crowded = False
             self.output_receives += 1
         elif not self._crowded:
             self._crowded = True
             self.crowded_receives += 1
-        if meaning.answer and self.first_answer_ns is None:
+        if self.first_answer_ns is None and meaning.answer:
             self.first_answer_ns = stamp_ns
-        if self.last_output_ns is None:
-            self.first_output_ns = self.last_output_ns = stamp_ns
-            self.first_lag_ns = self._handled_ns - stamp_ns
+        last_ns = self.last_output_ns
+        self.last_output_ns = stamp_ns
+        self.last_lag_ns = handled_ns - stamp_ns
+        if last_ns is None:
+            self.first_output_ns = stamp_ns
+            self.first_lag_ns = self.last_lag_ns
             self._on_milestone()
         else:
-            self.gaps_s.append((stamp_ns - self.last_output_ns) / 1e9)
-        self.last_output_ns = stamp_ns
-        self.last_lag_ns = self._handled_ns - stamp_ns
+            self.gaps_s.append((stamp_ns - last_ns) / 1e9)
 
     # --- judging ---
 

@@ -1,5 +1,4 @@
-"""The socket side of an answer: connections kept and opened ahead, HTTP/1.1 framing, stamped pieces of
-body.
+"""The socket side of an answer: connections kept and opened ahead, and one exchange after the other on each.
 
 Reading happens in a callback of gevent's hub: receive, take the kernel's stamp, feed the framing parser
 (llhttp), hand on the pieces. No greenlet is switched to until the answer has ended, which is what makes a
@@ -12,7 +11,7 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Callable
-from typing import Literal, Protocol
+from typing import Literal
 
 import gevent
 import gevent.lock
@@ -21,6 +20,8 @@ import gevent.socket
 import httptools
 
 from client.clock import monotonic_ns
+from client.deadlines import Deadlines
+from client.framing import NOWHERE, Framing, Sink
 from client.target import Target
 from client.wire import Address, ConnectError, Wire, connect_error, keep_stamping, open_wire
 
@@ -29,59 +30,10 @@ Ending = Literal["complete", "closed", "reset", "not_http", "failed"]
 own."""
 
 KEEP_ALIVE_S = 4.0
-"""How long an idle connection is kept: below the 5 s after which common servers close theirs."""
+"""How long an idle connection is kept: below the 5 s after which common servers close theirs. A server that
+says a shorter time (`Keep-Alive: timeout=N`) is believed: four fifths of it."""
 
 _OPEN_AT_ONCE = 100
-
-
-class Sink(Protocol):
-    """What takes an answer in."""
-
-    def begin(self, status: int, headers: dict[str, str]) -> None: ...
-
-    def body(self, piece: bytes, stamp_ns: int, handled_ns: int) -> None: ...
-
-
-class _Framing:
-    """llhttp's callbacks for one answer."""
-
-    __slots__ = ("_headers", "_sink", "_status", "_wire", "complete", "keep_alive", "parser")
-
-    def __init__(self, sink: Sink, wire: Wire) -> None:
-        self._sink = sink
-        self._wire = wire
-        self._headers: dict[str, str] = {}
-        self._status: int | None = None
-        self.complete = self.keep_alive = False
-        self.parser = httptools.HttpResponseParser(self)
-
-    @property
-    def ends_by_closing(self) -> bool:
-        """The head is whole and gives the body no length: the connection's end is the answer's end."""
-        return self._status is not None and not {"content-length", "transfer-encoding"} & self._headers.keys()
-
-    def on_message_begin(self) -> None:
-        if self.complete:
-            raise httptools.HttpParserError("bytes after the end of the answer")
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1").strip()
-
-    def on_headers_complete(self) -> None:
-        status = self.parser.get_status_code()
-        if status >= 200:
-            self._status = status
-            self._sink.begin(status, self._headers)
-
-    def on_body(self, piece: bytes) -> None:
-        self._sink.body(piece, self._wire.stamp_ns, self._wire.handled_ns)
-
-    def on_message_complete(self) -> None:
-        if self._status is None:
-            self._headers = {}  # that was an interim answer (1xx): the real one follows
-        else:
-            self.complete = True
-            self.keep_alive = self.parser.should_keep_alive()  # llhttp forgets it on return
 
 
 class Connection:
@@ -93,11 +45,12 @@ class Connection:
         self.idle_since_ns = monotonic_ns()
         self.first_byte_ns: int | None = None
         self.reusable = True
+        self.kept_s: int | None = None
         loop = gevent.get_hub().loop
         self._readable = loop.io(wire.fileno(), 1)
         self._writable = loop.io(wire.fileno(), 2)
         self._unsent: bytes | memoryview = b""
-        self._framing: _Framing | None = None
+        self._framing = Framing(wire)
         self._on_end: Callable[[Ending, str], None] | None = None
 
     def send(self, message: bytes) -> int:
@@ -125,15 +78,14 @@ class Connection:
         ended."""
         self.first_byte_ns = None
         self._on_end = on_end
-        self._framing = _Framing(sink, self.wire)
+        self._framing.expect(sink)
         self._readable.start(self.read_now)
 
     def read_now(self) -> None:
         """Take what has come, if anything. Called by the hub, and before a time limit is pronounced."""
-        framing = self._framing
-        if framing is None:
+        if self._on_end is None:
             return
-        wire = self.wire
+        framing, wire = self._framing, self.wire
         try:
             data = wire.receive()
         except OSError as error:
@@ -162,6 +114,7 @@ class Connection:
 
     def _end(self, ending: Ending, detail: str, reusable: bool = False) -> None:
         self.reusable = reusable and not self._unsent
+        self.kept_s = self._framing.kept_s
         on_end = self._on_end
         self.stop()
         if on_end is not None:
@@ -171,7 +124,8 @@ class Connection:
         """Leave the exchange; lets go of all that belonged to it."""
         self._readable.stop()
         self._writable.stop()
-        self._framing = self._on_end = None
+        self._framing.expect(NOWHERE)
+        self._on_end = None
 
     def close(self) -> None:
         self.stop()
@@ -185,8 +139,8 @@ class ConnectionPool:
     `keep_alive_s`.
 
     `connections="fresh"` opens one for each request and keeps none, as users who come only once do.
-    `in_flight` and `opened` count requests and connections. `tls_context` replaces the default one, which
-    checks certificates.
+    `in_flight` and `opened` count requests and connections; `deadlines` are those of its requests.
+    `tls_context` replaces the default one, which checks certificates.
     """
 
     def __init__(
@@ -201,6 +155,7 @@ class ConnectionPool:
         keep_stamping()
         self.target = target
         self.head = target.head()
+        self.deadlines = Deadlines()
         self.in_flight = 0
         self.opened = 0
         self._keeps = connections == "reuse"
@@ -212,10 +167,11 @@ class ConnectionPool:
         self._idle: deque[Connection] = deque()
 
     def take(self) -> Connection | None:
-        """An idle connection that still looks open, the one used last; None when there is none."""
+        """An idle connection that still looks open; None when there is none. It is the one that has waited
+        longest: so all of them stay in use, and none is closed for its age only to be opened again."""
         self._drop_expired()
         while self._idle:
-            connection = self._idle.pop()
+            connection = self._idle.popleft()
             if connection.wire.is_quiet():
                 return connection
             connection.close()
@@ -258,6 +214,8 @@ class ConnectionPool:
         if not (self._keeps and connection.reusable):
             connection.close()
             return
+        if connection.kept_s is not None:
+            self._keep_alive_ns = min(self._keep_alive_ns, connection.kept_s * 800_000_000)
         connection.idle_since_ns = monotonic_ns()
         self._idle.append(connection)
         self._drop_expired()

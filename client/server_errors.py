@@ -103,6 +103,8 @@ def _speaks_of_room(error: ServerError) -> bool:
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
     """Seconds the server asks to wait: `retry-after-ms`, or `retry-after` as seconds or as a date
     (counted from the answer's own Date). `headers` has lower-case names. None when absent or unreadable."""
+    if "retry-after" not in headers and "retry-after-ms" not in headers:
+        return None
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         value = headers.get(name, "")
         if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", value):

@@ -40,9 +40,19 @@ class EventDecoder:
 
     def feed(self, piece: bytes) -> list[Event]:
         """The events that `piece` completes, in order."""
-        if self._at_event_start and piece.startswith(b"data: ") and piece.endswith(b"\n\n"):
+        if (
+            self._at_event_start
+            and piece.startswith(b"data: ")
+            and piece.endswith(b"\n\n")
+            and b"\r" not in piece
+        ):
+            line_ends = piece.count(b"\n")
+            if line_ends == 2:  # one event, as nearly always
+                self._first_line = False
+                self._check(piece)
+                return [Event(piece[6:-2])]
             events = piece[6:-2].split(b"\n\ndata: ")
-            if piece.count(b"\n") == 2 * len(events) and b"\r" not in piece:
+            if line_ends == 2 * len(events):
                 self._first_line = False
                 self._check(piece)
                 return [Event(data) for data in events]

@@ -30,6 +30,7 @@ class Assignment:
     endpoint: str
     dialect: str
     connections: str
+    gaps: str
     stream: bool
     duration_s: float
     drain_s: float
@@ -70,6 +71,7 @@ def assignment_for(plan: Plan, run_id: str, user_class: str, worker: int, worker
         endpoint=settings.endpoint,
         dialect=settings.dialect,
         connections=settings.connections,
+        gaps=settings.gaps,
         stream=settings.stream,
         duration_s=plan.info.duration_s,
         drain_s=settings.drain_s,

@@ -27,8 +27,6 @@ from loadgen import dispatch
 from loadgen.arrival import Arrival
 from loadgen.dispatch import ARM_AHEAD_S, ARM_AT_MOST, ARM_BYTES_AT_MOST, CONNECT_AHEAD_S
 from loadgen.drain import drain
-from loadgen.seeds import Stream, generators, prompt_seeds
-from shapes.lengths import Lengths
 
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 1.0
@@ -40,29 +38,6 @@ _WAKE_EARLY_S = 0.02
 
 RequestOf = Callable[[int, int], Arrival]
 """What user u asks for in its n-th request, both from 0; the loop sets the moment."""
-
-
-def user_requests(seed: int, input_lengths: Lengths, output_lengths: Lengths) -> RequestOf:
-    """The rule for synthetic users: lengths and prompts drawn from (seed, user, turn), so the n-th request of
-    a user is the same in every run with this seed, however fast the server is.
-    """
-
-    def request_of(user: int, turn: int) -> Arrival:
-        inputs, outputs, prompts = generators(seed, Stream.USERS, user, turn)
-        return Arrival(
-            index=None,
-            at_s=0.0,
-            name="chat",
-            input_tokens=int(input_lengths.draw(inputs, 1)[0]),
-            output_tokens=int(output_lengths.draw(outputs, 1)[0]),
-            prompt_seed=prompt_seeds(prompts, 1)[0],
-            label=f"u{user}-{turn}",
-            session=str(user),
-            turn=turn,
-            scheduled=False,
-        )
-
-    return request_of
 
 
 def activations(
@@ -184,12 +159,23 @@ class ClosedLoop:
 
     def _activate_all(self) -> None:
         while due := self._next_due():
-            at_s, user = due
-            if not self._wait_for(at_s) or self._elapsed_s() >= self._duration_s:
+            if not self._wait_for(due[0]) or self._elapsed_s() >= self._duration_s:
                 return
-            self._due.popleft()
-            if not user.awake:  # else it never parked and goes on by itself
-                self._wake(user, at_s)
+            self._wake_due()
+
+    def _wake_due(self) -> None:
+        """Wake all that are due by now in one go, and only then make what sees to them: a burst is narrow."""
+        now_s = self._elapsed_s()
+        woken: list[tuple[_User, Armed]] = []
+        try:
+            while (due := self._next_due()) and due[0] <= now_s:
+                at_s, user = due
+                if not user.awake:  # else it never parked and goes on by itself
+                    woken.append((user, self._wake(user, at_s)))
+                self._due.popleft()
+        finally:
+            for user, armed in woken:
+                self._awake.spawn(self._go_on, user, armed)
 
     def _next_due(self) -> tuple[float, _User] | None:
         self._look_ahead(0.0)
@@ -215,12 +201,12 @@ class ClosedLoop:
     def _elapsed_s(self) -> float:
         return (clock.monotonic_ns() - self._start_ns) / 1e9
 
-    def _wake(self, user: _User, at_s: float) -> None:
+    def _wake(self, user: _User, at_s: float) -> Armed:
         armed = user.armed or self._arm(user, at_s)
         self._armed_bytes -= user.armed.size_bytes if user.armed else 0
         user.armed, user.awake = None, True
         self._fire(user, armed)
-        self._awake.spawn(self._go_on, user, armed)
+        return armed
 
     def _tell_missed(self) -> None:
         """Activations whose moment has come without a request: a stop or the end came while we were late."""

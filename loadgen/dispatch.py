@@ -8,7 +8,7 @@ sent late is sent all the same, and its lag is in the record.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol
@@ -25,6 +25,10 @@ ARM_AHEAD_S = 2.0
 ARM_AT_MOST = 2_000
 ARM_BYTES_AT_MOST = 64_000_000
 CONNECT_AHEAD_S = 1.0
+CONNECT_FOR_S = 0.1
+"""Idle connections are kept ready for the most requests that come within so short a time in the next second:
+all of a burst, but of a steady load only some, for answers give connections back meanwhile."""
+
 _ARM_EVERY_S = 0.02
 _ARM_AT_ONCE = 50
 _WAKE_EARLY_S = 0.02
@@ -52,6 +56,16 @@ class Sender(Protocol):
 class _Due:
     arrival: Arrival
     armed: Armed | None = None
+
+
+def most_within(times_s: Sequence[float], span_s: float) -> int:
+    """The most of `times_s` (rising) that lie within a span of `span_s`, its end left out."""
+    most = first = 0
+    for last, at_s in enumerate(times_s):
+        while times_s[first] <= at_s - span_s:
+            first += 1
+        most = max(most, last - first + 1)
+    return most
 
 
 class Dispatcher:
@@ -143,12 +157,26 @@ class Dispatcher:
                 return
             if not self._wait_for(due.arrival.at_s):
                 continue
-            armed = due.armed or self._sender.arm(due.arrival)
-            self._due.remove(due)
-            self._armed_bytes -= due.armed.size_bytes if due.armed else 0
-            self.fired += 1
-            self._sender.fire(armed)
-            self._in_flight.spawn(self._sender.finish, armed)
+            self._fire_due()
+
+    def _fire_due(self) -> None:
+        """Fire all that is due by now in one go, and only then make what waits for their ends: a burst stays
+        narrow.
+        """
+        now_s = self._elapsed_s()
+        fired: list[Armed] = []
+        try:
+            while self._due and self._due[0].arrival.at_s <= now_s:
+                due = self._due[0]
+                armed = due.armed or self._sender.arm(due.arrival)
+                self._due.popleft()
+                self._armed_bytes -= due.armed.size_bytes if due.armed else 0
+                self._sender.fire(armed)
+                fired.append(armed)
+        finally:
+            self.fired += len(fired)
+            for armed in fired:
+                self._in_flight.spawn(self._sender.finish, armed)
 
     def _next_due(self) -> _Due | None:
         while not self._due:
@@ -192,14 +220,15 @@ class Dispatcher:
     def _arm_some(self) -> int:
         """Arm up to 50 of the next requests; returns how many connections they will need soon."""
         now_s = self._elapsed_s()
-        connections = made = 0
+        made = 0
+        soon: list[float] = []
         for due in list(islice(self._due, ARM_AT_MOST)):
             if due.arrival.at_s > now_s + ARM_AHEAD_S or made == _ARM_AT_ONCE:
                 break
             if due.arrival.at_s < now_s + CONNECT_AHEAD_S:
-                connections += 1
+                soon.append(due.arrival.at_s)
             if due.armed is None and self._armed_bytes < ARM_BYTES_AT_MOST:
                 due.armed = self._sender.arm(due.arrival)
                 self._armed_bytes += due.armed.size_bytes
                 made += 1
-        return connections
+        return most_within(soon, CONNECT_FOR_S)

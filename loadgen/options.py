@@ -268,6 +268,13 @@ OPTIONS: tuple[Option, ...] = (
         choices=("reuse", "fresh"),
     ),
     Option(
+        "--gaps",
+        "all",
+        "keep every gap, or only their summary",
+        "all: keep every gap between chunks (4 bytes); none: only each request's p50, p99, longest, zeros",
+        choices=("all", "none"),
+    ),
+    Option(
         "--no-stream",
         "false",
         "true: answers in one piece",

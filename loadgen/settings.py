@@ -36,6 +36,7 @@ class RunSettings:
     stall_limit_s: float
     total_limit_s: float
     connections: str
+    gaps: str
     run_name: str
     runs_dir: str
     load: str = "open"
@@ -106,6 +107,7 @@ def read_settings(parsed: Namespace, host: str | None, shape: str | None = None)
             stall_limit_s=values["stall_limit"],
             total_limit_s=values["total_limit"],
             connections=values["connections"],
+            gaps=values["gaps"],
             run_name=values["run_name"] or shape,
             runs_dir=values["runs_dir"],
             load=values["load"],

@@ -13,11 +13,12 @@ from client import clock
 from client.completion import Finished
 from loadgen.arrival import Arrival
 from loadgen.assignment import Assignment
-from loadgen.closed_loop import ClosedLoop, user_requests
+from loadgen.closed_loop import ClosedLoop
 from loadgen.dispatch import Dispatcher
 from loadgen.probes import probe_arrivals
 from loadgen.recorder import RecordSender
 from loadgen.sender import StreamSender
+from loadgen.user_requests import user_requests
 from loadgen.warmup import shifted, warm_up, warmup_line, warmup_requests
 from loadgen.watch import SelfWatch
 
@@ -134,7 +135,7 @@ class Shift:
         return [self._load, *([self._probes] if self._probes else [])]
 
     def _keep(self, finished: Finished) -> None:
-        self.recorder.add(finished.record, finished.gaps_f32)
+        self.recorder.add(finished.record, finished.gaps_f32 if self.assignment.gaps == "all" else b"")
         self._on_finished(finished)
 
     def _status(self) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from client import clock
 from client.completion import Finished
 from loadgen import messages
 from loadgen.assignment import Assignment
+from loadgen.garbage import short_collections
 from loadgen.identity import identity
 from loadgen.plan import SlicePart, unpack
 from loadgen.recorder import RecordSender
@@ -94,8 +95,9 @@ class LoadWorker:
         silence = gevent.spawn(self._watch_master, shift)
         try:
             note = shift.warm_up()
-            self._send(messages.READY, run_id=shift.assignment.run_id, note=note)
-            shift.run()
+            with short_collections():
+                self._send(messages.READY, run_id=shift.assignment.run_id, note=note)
+                shift.run()
         except Exception as error:
             logger.exception("this worker's load failed")
             shift.left = f"its load failed with {type(error).__name__}"

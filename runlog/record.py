@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal, get_args
+from operator import attrgetter
+from typing import Literal, get_args
 
 Outcome = Literal["succeeded", "failed", "rejected", "cancelled", "not_sent"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
@@ -113,6 +114,7 @@ def _difference(later: float | None, earlier: float | None) -> float | None:
 
 
 COLUMNS: tuple[str, ...] = tuple(field.name for field in fields(RequestRecord))
+_values = attrgetter(*COLUMNS)
 
 
 def _kind_of(annotation: str) -> type:
@@ -126,13 +128,10 @@ COLUMN_KINDS: dict[str, type] = {field.name: _kind_of(str(field.type)) for field
 
 def to_row(record: RequestRecord) -> list[str]:
     """The record as CSV cells in the order of COLUMNS; unknown is the empty cell."""
-    return [_cell(getattr(record, name)) for name in COLUMNS]
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    return f"{value:.6f}" if isinstance(value, float) else str(value)
+    return [
+        "" if value is None else f"{value:.6f}" if isinstance(value, float) else str(value)
+        for value in _values(record)
+    ]
 
 
 def from_row(row: Mapping[str, str]) -> RequestRecord:

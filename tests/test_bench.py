@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from bench.accuracy import measure_burst, measure_streams
+from bench.own_run import Answers, closed_loop, whole_cycles
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("cc") or shutil.which("gcc")), reason="the truth server needs a C compiler"
@@ -27,3 +28,16 @@ def test_streams_reuse_their_connections_and_their_cpu_is_told() -> None:
     assert found.connections == 5
     assert found.cpu_us_per_chunk is not None
     assert found.cpu_us_per_chunk > 0
+    assert found.delivered_ratio is not None
+    assert 0 < found.delivered_ratio < 1.1
+
+
+def test_users_come_in_groups_where_answers_are_long_and_whole_answers_are_measured() -> None:
+    long, short = Answers(tokens=50, ttft_ms=200, gap_ms=40), Answers(tokens=1, ttft_ms=20, gap_ms=0)
+    assert long.seconds == 2.16
+    from_s, until_s = whole_cycles(long, 10)
+    assert (from_s, round((until_s - from_s) / 2.16, 6)) == (3.16, 3)
+    levels = closed_loop(400, long, 10)[-1].split(",")
+    assert levels[:3] == ["20", "40", "60"]
+    assert set(levels[19:]) == {"400"}
+    assert "--levels" not in closed_loop(400, short, 10)

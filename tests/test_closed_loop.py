@@ -19,8 +19,9 @@ from client.completion import Finished
 from experiments.launch import free_port
 from loadgen.arrival import Arrival
 from loadgen.assignment import Assignment
-from loadgen.closed_loop import ClosedLoop, activations, user_requests
+from loadgen.closed_loop import ClosedLoop, activations
 from loadgen.sender import StreamSender
+from loadgen.user_requests import user_requests
 from loadgen.warmup import warm_up, warmup_requests
 from runlog.record import RequestRecord
 from shapes.lengths import Lengths, parse_lengths
@@ -288,6 +289,7 @@ def stream_sender(url: str, kept: list[Finished], stream: bool = True) -> Iterat
         endpoint="chat",
         dialect="openai",
         connections="reuse",
+        gaps="all",
         stream=stream,
         duration_s=2.0,
         drain_s=30.0,

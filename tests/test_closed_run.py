@@ -123,6 +123,15 @@ def test_answers_in_one_piece_have_an_end_but_no_first_token(server: str, tmp_pa
         assert record.output_tokens == 5
 
 
+def test_without_gaps_their_summary_stays(server: str, tmp_path: Path) -> None:
+    folder = load(tmp_path, server, "--gaps", "none", "--run-time", "3s", "--output-tokens", "5", workers=0)
+    records = list(read_requests(folder))
+    assert records
+    assert {(record.gap_offset, record.gap_count) for record in records} == {(None, 4)}
+    assert all(None not in (record.gap_p50_s, record.gap_max_s) for record in records)
+    assert (folder / "gaps.f32").stat().st_size == 0
+
+
 def test_fresh_connections_are_new_for_every_request(server: str, tmp_path: Path) -> None:
     arguments = ["--connections", "fresh", "--run-time", "3s", "--output-tokens", "5"]
     records = list(read_requests(load(tmp_path, server, *arguments, workers=0)))

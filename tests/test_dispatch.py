@@ -12,7 +12,7 @@ from gevent.event import Event
 
 from client import clock
 from loadgen.arrival import Arrival
-from loadgen.dispatch import ARM_BYTES_AT_MOST, Dispatcher
+from loadgen.dispatch import ARM_BYTES_AT_MOST, Dispatcher, most_within
 
 
 def arrival(index: int, at_s: float) -> Arrival:
@@ -116,6 +116,14 @@ def test_the_drain_counts_from_the_end_of_the_load() -> None:
     dispatcher.add([arrival(0, 0.0)], last=True)
     dispatcher.run()
     assert sender.cancelled == 0
+
+
+def test_connections_are_opened_for_the_densest_moment_only() -> None:
+    evenly = [k / 128 for k in range(100)]  # exact in binary
+    assert most_within(evenly, 1 / 8) == 16
+    assert most_within([*evenly, 2.0, 2.0, 2.0], 1 / 64) == 3
+    assert most_within([1.0] * 500, 0.1) == 500
+    assert most_within([], 0.1) == 0
 
 
 def test_requests_are_armed_and_connections_opened_ahead() -> None:

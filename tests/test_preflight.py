@@ -543,6 +543,7 @@ def settings_for(url: str, **changes: object) -> RunSettings:
         "stall_limit_s": 5.0,
         "total_limit_s": 10.0,
         "connections": "reuse",
+        "gaps": "all",
         "run_name": "t",
         "runs_dir": "runs",
     }

@@ -140,6 +140,19 @@ def test_idle_connections_expire() -> None:
         pool.close()
 
 
+def test_a_server_that_keeps_connections_for_a_shorter_time_is_believed() -> None:
+    head = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nkeep-alive: timeout=%d, max=100\r\n\r\n{}"
+    for said_s, kept in ((1, False), (60, True)):
+        with ByteServer([head % said_s]) as server:
+            pool = pool_for(server)
+            connection = pool.open()
+            exchange(connection)
+            pool.give_back(connection)
+            gevent.sleep(0.9)  # four fifths of a second are over
+            assert (pool.take() is connection) is kept
+            connection.close()
+
+
 def test_open_ahead_tops_up_and_fresh_connections_are_never_kept() -> None:
     with ByteServer([plain_answer(b"{}")]) as server:
         pool = pool_for(server)
