@@ -21,6 +21,7 @@ import numpy as np
 import psutil
 
 from bench.truth import NoCompiler, TrueStream, true_streams, truth_server
+from client.engines import ENGINES
 from experiments.launch import LaunchError, run_load
 from runlog.exit_codes import ExitCode
 from runlog.folder import read_gaps, read_requests
@@ -79,19 +80,24 @@ class CpuMeter:
         self.cpu_s = ended.user + ended.system - began.user - began.system
 
 
-def measure_streams(streams: int, tokens: int, ttft_ms: float, gap_ms: float, seconds: float) -> Accuracy:
+def measure_streams(
+    streams: int, tokens: int, ttft_ms: float, gap_ms: float, seconds: float, engine: str = "direct"
+) -> Accuracy:
     """A closed loop of `streams` users for `seconds`."""
     meter = CpuMeter(2.0, seconds - 1.0)
     arguments = ["--load", "closed", "--users", str(streams), "--run-time", f"{seconds:g}s"]
+    arguments += ["--engine", engine]
     records, truth, gaps = _run(arguments, tokens, ttft_ms, gap_ms, meter)
     offered = streams * tokens / (ttft_ms + (tokens - 1) * gap_ms) * 1000
     name = f"{streams} streams of {tokens} chunks"
     return _figures(name, records, truth, gaps, meter, offered=offered, burst=False)
 
 
-def measure_burst(requests: int, tokens: int, ttft_ms: float, gap_ms: float) -> Accuracy:
+def measure_burst(
+    requests: int, tokens: int, ttft_ms: float, gap_ms: float, engine: str = "direct"
+) -> Accuracy:
     """`requests` at one moment."""
-    arguments = ["--shape", "salvo", "--salvo", f"3s,{requests}"]
+    arguments = ["--shape", "salvo", "--salvo", f"3s,{requests}", "--engine", engine]
     records, truth, gaps = _run(arguments, tokens, ttft_ms, gap_ms, None)
     return _figures(f"burst of {requests}", records, truth, gaps, None, offered=None, burst=True)
 
@@ -179,14 +185,18 @@ def main() -> ExitCode:
     parser.add_argument("--ttft-ms", type=float, default=200.0, help="true time to first token (200)")
     parser.add_argument("--gap-ms", type=float, default=40.0, help="true gap between chunks (40)")
     parser.add_argument("--seconds", type=float, default=10.0, help="length of a closed loop (10)")
+    parser.add_argument("--engine", choices=tuple(ENGINES), default="direct", help="what sends (direct)")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     asked = parser.parse_args()
     try:
         for streams in filter(None, asked.streams.split(",")):
-            found = measure_streams(int(streams), asked.tokens, asked.ttft_ms, asked.gap_ms, asked.seconds)
+            found = measure_streams(
+                int(streams), asked.tokens, asked.ttft_ms, asked.gap_ms, asked.seconds, asked.engine
+            )
             _print(found, asked.json)
         for burst in filter(None, asked.bursts.split(",")):
-            _print(measure_burst(int(burst), asked.tokens, asked.ttft_ms, asked.gap_ms), asked.json)
+            found = measure_burst(int(burst), asked.tokens, asked.ttft_ms, asked.gap_ms, asked.engine)
+            _print(found, asked.json)
     except (LaunchError, NoCompiler) as error:
         print(error, file=sys.stderr)
         return ExitCode.NOT_VALID

@@ -8,6 +8,7 @@ Both give their bytes to the same completion, which sends, reads and judges: the
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -16,7 +17,23 @@ from client.finished import Finished
 from client.reader import ConnectionPool
 from client.target import Limits, Request
 
-ENGINES = ("direct", "openai")
+
+@dataclass(frozen=True)
+class Engine:
+    """One engine; `held_bytes` is what a request that waits for its moment holds beside its body."""
+
+    name: str
+    summary: str
+    held_bytes: int
+
+
+ENGINES: dict[str, Engine] = {
+    row.name: row
+    for row in (
+        Engine("direct", "our own client", 4_000),
+        Engine("openai", "the official openai SDK makes each request", 40_000),
+    )
+}
 
 SDK_SAYS = "the openai SDK does not make this request:"
 """How the error text of a request begins that the SDK refused to make."""

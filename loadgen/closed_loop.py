@@ -25,7 +25,7 @@ from gevent.pool import Group
 from client import clock
 from loadgen import dispatch
 from loadgen.arrival import Arrival
-from loadgen.dispatch import ARM_AHEAD_S, ARM_AT_MOST, ARM_BYTES_AT_MOST, CONNECT_AHEAD_S
+from loadgen.dispatch import ARM_AHEAD_S, ARM_AT_MOST, ARM_BYTES_AT_MOST, ARM_FOR_NS, CONNECT_AHEAD_S
 from loadgen.drain import drain
 from loadgen.seeds import Stream, generators, prompt_seeds
 from shapes.lengths import Lengths
@@ -34,7 +34,6 @@ FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 1.0
 """A user pauses after a failure, twice as long after the next one: a server that refuses is not hammered."""
 
-_ARM_AT_ONCE = 50
 _ARM_EVERY_S = 0.02
 _WAKE_EARLY_S = 0.02
 
@@ -285,14 +284,14 @@ class ClosedLoop:
             now_s = self._elapsed_s()
             self._look_ahead(now_s + ARM_AHEAD_S)
             soon = [due for due in self._due if due[0] < now_s + ARM_AHEAD_S and not due[1].awake]
-            built = 0
+            until_ns, more = clock.monotonic_ns() + ARM_FOR_NS, False
             for at_s, user in soon:
-                if built == _ARM_AT_ONCE or self._armed_bytes >= ARM_BYTES_AT_MOST:
+                if more or self._armed_bytes >= ARM_BYTES_AT_MOST:
                     break
                 if user.armed is None:
                     user.armed = self._arm(user, at_s)
                     self._armed_bytes += user.armed.size_bytes
-                    built += 1
+                    more = clock.monotonic_ns() > until_ns
             if connections := len({user.number for at_s, user in soon if at_s < now_s + CONNECT_AHEAD_S}):
                 self._sender.open_ahead(connections)
-            gevent.sleep(0 if built == _ARM_AT_ONCE else _ARM_EVERY_S)
+            gevent.sleep(0 if more else _ARM_EVERY_S)

@@ -26,7 +26,9 @@ ARM_AT_MOST = 2_000
 ARM_BYTES_AT_MOST = 64_000_000
 CONNECT_AHEAD_S = 1.0
 _ARM_EVERY_S = 0.02
-_ARM_AT_ONCE = 50
+ARM_FOR_NS = 2_000_000
+"""How long requests may be built at a stretch: what is due meanwhile waits for that long."""
+
 _WAKE_EARLY_S = 0.02
 
 
@@ -180,26 +182,28 @@ class Dispatcher:
 
     def _arm_ahead(self) -> None:
         while True:
-            connections = 0
             try:
-                connections = self._arm_some()
+                connections, more = self._arm_some()
             except Exception:
                 return  # the request that cannot be made will say so when its moment comes
             if connections:
                 self._sender.open_ahead(connections)
-            gevent.sleep(_ARM_EVERY_S)
+            gevent.sleep(0 if more else _ARM_EVERY_S)
 
-    def _arm_some(self) -> int:
-        """Arm up to 50 of the next requests; returns how many connections they will need soon."""
+    def _arm_some(self) -> tuple[int, bool]:
+        """Arm the next requests for ARM_FOR_NS; returns how many connections they will need soon, and whether
+        there is more to do at once."""
         now_s = self._elapsed_s()
-        connections = made = 0
+        until_ns = clock.monotonic_ns() + ARM_FOR_NS
+        connections = 0
         for due in list(islice(self._due, ARM_AT_MOST)):
-            if due.arrival.at_s > now_s + ARM_AHEAD_S or made == _ARM_AT_ONCE:
+            if due.arrival.at_s > now_s + ARM_AHEAD_S:
                 break
             if due.arrival.at_s < now_s + CONNECT_AHEAD_S:
                 connections += 1
             if due.armed is None and self._armed_bytes < ARM_BYTES_AT_MOST:
                 due.armed = self._sender.arm(due.arrival)
                 self._armed_bytes += due.armed.size_bytes
-                made += 1
-        return connections
+                if clock.monotonic_ns() > until_ns:
+                    return connections, True
+        return connections, False
