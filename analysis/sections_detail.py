@@ -211,7 +211,7 @@ def _load_fact(run: Run, summary: Mapping[str, Any]) -> str:
 
 
 def _engine_fact(options: Mapping[str, Any]) -> str:
-    engine = options.get("engine", "")
+    engine = str(options.get("engine", ""))
     return TEXT.get(f"engine_{engine}", engine)
 
 

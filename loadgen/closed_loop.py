@@ -20,6 +20,7 @@ from typing import Protocol
 
 import gevent
 from gevent.event import Event
+from gevent.lock import BoundedSemaphore
 from gevent.pool import Group
 
 from client import clock
@@ -140,6 +141,8 @@ class ClosedLoop:
         self._closing = Event()
         self._stop_reason = "sent_too_late"
         self._awake: Group = Group()
+        self._building = BoundedSemaphore()
+        self._build_until_ns = 0
         self._error: Exception | None = None
         self._start_ns = 0
         self.fired = 0
@@ -244,6 +247,7 @@ class ClosedLoop:
                 pause_s = 0.0 if armed.succeeded else min(max(2 * pause_s, FIRST_PAUSE_S), LONGEST_PAUSE_S)
                 if pause_s:
                     self._closing.wait(pause_s)
+                self._take_turn()
                 if not self._active(user):
                     return
                 armed = self._arm(user, None)
@@ -253,6 +257,14 @@ class ClosedLoop:
             self.stop("run_stopped")
         finally:
             user.awake = False
+
+    def _take_turn(self) -> None:
+        """When many answers end at once, their users build one after the other, and after each ARM_FOR_NS of
+        building what has come meanwhile is read: else it would be stamped in a heap."""
+        with self._building:
+            if clock.monotonic_ns() > self._build_until_ns:
+                gevent.sleep(0)
+                self._build_until_ns = clock.monotonic_ns() + ARM_FOR_NS
 
     def _active(self, user: _User) -> bool:
         """By the clock, not by what the other greenlet has come to: exact to the moment."""

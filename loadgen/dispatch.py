@@ -21,7 +21,9 @@ from client import clock
 from loadgen.arrival import Arrival
 from loadgen.drain import drain
 
-ARM_AHEAD_S = 2.0
+ARM_AHEAD_S = 5.0
+"""How early a request may be built: the openai SDK takes 1-2 ms each, so a burst of 1,000 some 2 s."""
+
 ARM_AT_MOST = 2_000
 ARM_BYTES_AT_MOST = 64_000_000
 CONNECT_AHEAD_S = 1.0
