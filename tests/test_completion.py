@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import struct
-from pathlib import Path
 
 import gevent
 import pytest
@@ -18,8 +17,6 @@ from client.engines import arming
 from client.reader import ConnectionPool
 from tests.asking import BODY, FIVE, KEY, PROMPT, WHOLE, WHOLE_ANSWER, answered, armed, sent
 from tests.byte_server import HOLD, LAST_CHUNK, STREAM_HEAD, ByteServer, chunk, plain_answer
-
-STREAMS = Path(__file__).parent / "data" / "streams"
 
 
 # --- armed bursts and cancelling ---
