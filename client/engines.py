@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from typing import Protocol
+
+import gevent
 
 from client.completion import CancelReason, arm
 from client.finished import Finished
@@ -67,16 +70,18 @@ class Arm(Protocol):
 
 
 def arming(engine: str, pool: ConnectionPool) -> Arm:
-    """How `engine` arms requests to the pool's target. The SDK is imported here, when it is chosen.
+    """How `engine` arms requests to the pool's target. The SDK is imported here, when it is chosen; blocks
+    this greenlet meanwhile.
 
     Raises EngineError.
     """
     if engine == "direct":
         return partial(arm, pool)
     try:
-        from client.sdk import SdkEngine
+        # It takes a second of CPU, and heartbeats have to go on: a thread of its own lets them.
+        made: Arm = gevent.get_hub().threadpool.apply(import_module, ("client.sdk",)).SdkEngine(pool).arm
     except ImportError as error:
         raise EngineError(
             f"--engine openai needs the openai package ({error}): pip install -r requirements.txt"
         ) from error
-    return SdkEngine(pool).arm
+    return made

@@ -26,7 +26,14 @@ from gevent.pool import Group
 from client import clock
 from loadgen import dispatch
 from loadgen.arrival import Arrival
-from loadgen.dispatch import ARM_AHEAD_S, ARM_AT_MOST, ARM_BYTES_AT_MOST, ARM_FOR_NS, CONNECT_AHEAD_S
+from loadgen.dispatch import (
+    ARM_AHEAD_S,
+    ARM_AT_MOST,
+    ARM_BYTES_AT_MOST,
+    ARM_FOR_NS,
+    BREATH_S,
+    CONNECT_AHEAD_S,
+)
 from loadgen.drain import drain
 from loadgen.seeds import Stream, generators, prompt_seeds
 from shapes.lengths import Lengths
@@ -263,7 +270,7 @@ class ClosedLoop:
         building what has come meanwhile is read: else it would be stamped in a heap."""
         with self._building:
             if clock.monotonic_ns() > self._build_until_ns:
-                gevent.sleep(0)
+                gevent.sleep(BREATH_S)
                 self._build_until_ns = clock.monotonic_ns() + ARM_FOR_NS
 
     def _active(self, user: _User) -> bool:
@@ -306,4 +313,4 @@ class ClosedLoop:
                     more = clock.monotonic_ns() > until_ns
             if connections := len({user.number for at_s, user in soon if at_s < now_s + CONNECT_AHEAD_S}):
                 self._sender.open_ahead(connections)
-            gevent.sleep(0 if more else _ARM_EVERY_S)
+            gevent.sleep(BREATH_S if more else _ARM_EVERY_S)
