@@ -32,8 +32,8 @@ ARM_FOR_NS = 2_000_000
 """How long requests may be built at a stretch: what is due or comes in meanwhile waits for that long."""
 
 BREATH_S = 0.0005
-"""The pause after it. gevent.sleep(0) would only run what is ready, up to 50 times in one pass, without a look
-at sockets and timers."""
+"""The pause after it: gevent.sleep(0) would only run what is ready, in the same pass, without a look at sockets
+and timers."""
 
 _WAKE_EARLY_S = 0.02
 
