@@ -32,7 +32,7 @@ ARM_FOR_NS = 2_000_000
 """How long requests may be built at a stretch: what is due or comes in meanwhile waits for that long."""
 
 BREATH_S = 0.0005
-"""The pause after it: gevent.sleep(0) would only run what is ready, in the same pass, without a look at sockets
+"""The pause after it: gevent.sleep(0) would run what is ready in the same pass, without a look at sockets
 and timers."""
 
 _WAKE_EARLY_S = 0.02
@@ -84,6 +84,7 @@ class Dispatcher:
         self._over = False
         self._in_flight: Group = Group()
         self._start_ns = 0
+        self._build_until_ns = 0
         self.fired = 0
 
     @property
@@ -157,6 +158,9 @@ class Dispatcher:
             self.fired += 1
             self._sender.fire(armed)
             self._in_flight.spawn(self._sender.finish, armed)
+            if due.armed is None and clock.monotonic_ns() > self._build_until_ns:
+                gevent.sleep(BREATH_S)  # behind with building: what comes in is read all the same
+                self._build_until_ns = clock.monotonic_ns() + ARM_FOR_NS
 
     def _next_due(self) -> _Due | None:
         while not self._due:
