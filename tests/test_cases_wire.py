@@ -63,7 +63,7 @@ def test_a03_several_events_in_one_read(engine: str) -> None:
         [*steps, chunk(event(finish="stop") + usage_event(12) + DONE), LAST_CHUNK], engine=engine
     ).record
     assert (record.gap_count, record.gap_zeros, record.output_tokens) == (11, 6, 12)
-    assert record.tpot_s == pytest.approx(0.5 / 11, rel=0.2)
+    assert 0.45 / 11 < (record.tpot_s or 0.0) < 1.5 / 11  # the server may be late, not early
     assert record.gap_p50_s is not None
     assert record.gap_p50_s < 0.0001
 
