@@ -104,7 +104,7 @@ def test_a33_a_name_is_resolved_once_and_users_keep_their_connections(
 
 @pytest.mark.skipif(Wire.stamps != "kernel", reason="kernel stamps are Linux's")
 @pytest.mark.parametrize("step_s", [3600, -3600], ids=["back", "forward"])
-@pytest.mark.parametrize("from_receive", [1, 3])
+@pytest.mark.parametrize("from_receive", [1, 2, 3])
 def test_a34_a_step_of_the_wall_clock_makes_no_time_negative_or_huge(
     engine: str, step_s: int, from_receive: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,7 +126,8 @@ def test_a34_a_step_of_the_wall_clock_makes_no_time_negative_or_huge(
     assert all(time_s is not None for time_s in (*times, record.ended_at_s))
     assert list(times) == sorted(times)  # type: ignore[type-var]
     assert (record.ended_at_s or -1.0) < 10
-    assert record.ttft_s == pytest.approx(0.1, abs=0.08)
+    assert 0.095 < (record.ttft_s or 0.0) < 1
+    assert record.gap_zeros == 0
     assert record.gap_p50_s == pytest.approx(0.05, abs=0.04)
     assert (record.gap_max_s or 9.0) < 1
     assert 0 <= (record.read_lag_s or 0.0) < 1

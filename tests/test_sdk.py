@@ -21,7 +21,7 @@ from client.engines import SDK_SAYS, Arm, EngineError, arming
 from client.preflight import preflight
 from client.reader import ConnectionPool
 from client.target import Limits
-from tests.asking import BODY, KEY, PROMPT, WHOLE, WHOLE_ANSWER, armed, sent
+from tests.asking import BODY, KEY, PROMPT, WHOLE, WHOLE_ANSWER, armed
 from tests.byte_server import CLOSE, HOLD, STREAM_HEAD, ByteServer, Received, Step, chunk, plain_answer
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -211,7 +211,11 @@ def test_nothing_is_retried_redirected_or_kept_and_no_line_is_logged(
         ByteServer(lambda connection, request: [answers[request % 4]]) as server,
     ):
         pool = ConnectionPool(Target(f"{server.url}/v1?key=hush", "m"))
-        records = [sent(pool, f"r-{n}", "openai").record for n in range(4)]
+        arm, records = arming("openai", pool), []
+        for number in range(4):
+            call = arm(Request(body=BODY, request_id=f"r-{number}"), start_ns=monotonic_ns())
+            call.fire()
+            records.append(call.wait().record)
         pool.close()
         assert len(server.received) == 4
         assert "cookie" not in headers_of(server.received[-1])
