@@ -213,8 +213,7 @@ OPTIONS: tuple[Option, ...] = (
         "--api-version",
         "",
         "Azure OpenAI only: such as 2024-10-21",
-        "Azure OpenAI: version of its API, such as 2024-10-21; --host names the resource, --model the "
-        "deployment",
+        "Azure OpenAI: version of its API; --host names the resource, --model the deployment",
     ),
     Option(
         "--dialect",

@@ -18,7 +18,6 @@ from client.reader import ConnectionPool
 from tests.asking import BODY, FIVE, KEY, PROMPT, WHOLE, WHOLE_ANSWER, answered, armed, sent
 from tests.byte_server import HOLD, LAST_CHUNK, STREAM_HEAD, ByteServer, chunk, plain_answer
 
-
 # --- armed bursts and cancelling ---
 
 
