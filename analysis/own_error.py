@@ -61,6 +61,7 @@ def own_error(evidence: Evidence) -> dict[str, Any]:
         "sent_in_time_limit_s": evidence.lag_limit_s,
         "read_lag_s": _lags(load.loc[kernel, "read_lag_s"]),
         "read_lag_limit_s": read_limit_s(load),
+        "engine": run.info.options.get("engine"),
         "stamps": _counts(load["stamp"]),
         "receives": asdict(evidence.lumps) | {"told": evidence.lumps.told},
         "connections": _counts(load["connection"]),

@@ -167,6 +167,7 @@ def settings(run: Run, summary: Mapping[str, Any]) -> Section:
         ("run", info.run_id),
         ("target", info.target),
         ("model", info.model),
+        ("engine", _engine_fact(info.options)),
         ("load", _load_fact(run, summary)),
         ("outside", _outside_fact(summary["counts"])),
         ("seed", str(info.seed)),
@@ -207,6 +208,11 @@ def _load_fact(run: Run, summary: Mapping[str, Any]) -> str:
             shape=info.shape, users=plain(seen["users_mean"]), peak=plain(seen["users_peak"])
         )
     return TEXT["load_fact"].format(shape=info.shape, arrivals=info.arrivals, rate=plain(info.mean_rate_rps))
+
+
+def _engine_fact(options: Mapping[str, Any]) -> str:
+    engine = str(options.get("engine", ""))
+    return TEXT.get(f"engine_{engine}", engine)
 
 
 def _outside_fact(counts: Mapping[str, int]) -> str:

@@ -20,6 +20,7 @@ import numpy as np
 from bench.own_run import Answers, Compared, closed_loop, run_and_compare, whole_cycles
 from bench.process_watch import ProcessWatch, Reading
 from bench.truth import NoCompiler
+from client.engines import ENGINES
 from experiments.launch import LaunchError
 from runlog.exit_codes import ExitCode
 
@@ -44,20 +45,30 @@ class Accuracy:
     connections: int
 
 
-def measure_streams(streams: int, tokens: int, ttft_ms: float, gap_ms: float, seconds: float) -> Accuracy:
+def measure_streams(
+    streams: int, tokens: int, ttft_ms: float, gap_ms: float, seconds: float, engine: str = "direct"
+) -> Accuracy:
     """A closed loop of `streams` users for `seconds`; those of it are measured in which all are there."""
     answers = Answers(tokens, ttft_ms, gap_ms)
     watch = ProcessWatch(whole_cycles(answers, seconds))
-    compared = run_and_compare(closed_loop(streams, answers, seconds), answers, watch)
+    arguments = [*closed_loop(streams, answers, seconds), "--engine", engine]
+    compared = run_and_compare(arguments, answers, watch)
     offered = streams * tokens / answers.seconds
     return _figures(f"{streams} streams of {tokens} chunks", compared, watch.window, offered=offered)
 
 
 def measure_burst(
-    requests: int, tokens: int, ttft_ms: float, gap_ms: float, connections: str = "reuse", tls: bool = False
+    requests: int,
+    tokens: int,
+    ttft_ms: float,
+    gap_ms: float,
+    connections: str = "reuse",
+    tls: bool = False,
+    engine: str = "direct",
 ) -> Accuracy:
     """`requests` at one moment; "fresh" connections are opened in the burst."""
     arguments = ["--shape", "salvo", "--salvo", f"3s,{requests}", "--connections", connections]
+    arguments += ["--engine", engine]
     compared = run_and_compare(arguments, Answers(tokens, ttft_ms, gap_ms), tls=tls)
     how = ", fresh connections" * (connections == "fresh") + ", TLS" * tls
     return _figures(f"burst of {requests}{how}", compared, None, burst=True)
@@ -119,6 +130,7 @@ def main() -> ExitCode:
     parser.add_argument("--seconds", type=float, default=10.0, help="length of a closed loop (10)")
     parser.add_argument("--connections", default="reuse", choices=("reuse", "fresh"), help="of bursts")
     parser.add_argument("--tls", action="store_true", help="bursts over TLS")
+    parser.add_argument("--engine", choices=tuple(ENGINES), default="direct", help="what sends (direct)")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     asked = parser.parse_args()
     try:
@@ -133,11 +145,11 @@ def main() -> ExitCode:
 def _asked_for(asked: argparse.Namespace) -> Iterator[Callable[[], Accuracy]]:
     answers = (asked.tokens, asked.ttft_ms, asked.gap_ms)
     for streams in _numbers(asked.streams):
-        yield partial(measure_streams, streams, *answers, asked.seconds)
+        yield partial(measure_streams, streams, *answers, asked.seconds, asked.engine)
     for users in _numbers(asked.requests):
-        yield partial(measure_streams, users, 1, 20.0, 0.0, asked.seconds)
+        yield partial(measure_streams, users, 1, 20.0, 0.0, asked.seconds, asked.engine)
     for requests in _numbers(asked.bursts):
-        yield partial(measure_burst, requests, *answers, asked.connections, asked.tls)
+        yield partial(measure_burst, requests, *answers, asked.connections, asked.tls, asked.engine)
 
 
 def _numbers(text: str) -> list[int]:

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.loads import Load
+from client.engines import ENGINES
 from experiments.launch import REPOSITORY
-from loadgen.options import OPTIONS
 from runlog.folder import read_gaps, read_requests
 
 PROMPT = "the quick brown fox jumps over the lazy dog and " * 4
@@ -305,10 +305,7 @@ def _only_file(folder: Path, name: str) -> Path:
     return found[0]
 
 
-ENGINES = next((option.choices for option in OPTIONS if option.flag == "--engine"), None) or ()
-OURS: dict[str, Client] = {f"ours, {engine}": ours("--engine", engine) for engine in ENGINES} or {
-    "ours, direct": ours()
-}
+OURS: dict[str, Client] = {f"ours, {engine}": ours("--engine", engine) for engine in ENGINES}
 """Our client, a row an engine."""
 
 PEERS: dict[str, Client] = {

@@ -14,7 +14,7 @@ the record `connection` is "reused" when it was open before the request needed i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 import gevent
@@ -81,8 +81,17 @@ def complete(
     return completion.wait()
 
 
+def _message(pool: ConnectionPool, request: Request) -> bytes:
+    head = f"X-Request-Id: {request.request_id}\r\nContent-Length: {len(request.body)}\r\n\r\n"
+    return b"".join((pool.head, head.encode("ascii"), request.body))
+
+
 class Completion:
-    """A request on its way; made by `arm`. `finished` is None until it has ended."""
+    """A request on its way; made by `arm`. `finished` is None until it has ended.
+
+    `message` is what goes over the wire where another has made it (client.sdk), or why there is nothing to
+    send: then firing ends it.
+    """
 
     def __init__(
         self,
@@ -91,6 +100,7 @@ class Completion:
         start_ns: int,
         limits: Limits,
         in_flight_at_send: int | None,
+        message: bytes | Cut | None = None,
     ) -> None:
         if not _REQUEST_ID.fullmatch(request.request_id):
             raise ValueError("request_id must be 1 to 200 visible ASCII characters")
@@ -98,8 +108,7 @@ class Completion:
         self.finished: Finished | None = None
         self._pool = pool
         self._limits = limits
-        head = f"X-Request-Id: {request.request_id}\r\nContent-Length: {len(request.body)}\r\n\r\n"
-        self._message = b"".join((pool.head, head.encode("ascii"), request.body))
+        self._message = _message(pool, request) if message is None else message
         self._sending = Sending(start_ns, in_flight_at_send, stamp=Wire.stamps)
         self._judgement = Judgement(self._on_milestone, ENDPOINTS[pool.target.endpoint].meaning_of)
         self._ended = gevent.event.Event()
@@ -118,6 +127,10 @@ class Completion:
         self._pool.in_flight += 1
         if sending.in_flight is None:
             sending.in_flight = self._pool.in_flight
+        if isinstance(self._message, Cut):
+            sending.sent_ns = monotonic_ns()
+            self._finish(self._message, sending.sent_ns)
+            return
         connection = self._pool.take()
         if connection is not None:
             sending.connection = "reused"
@@ -142,6 +155,11 @@ class Completion:
         record."""
         self._finish(Cut(reason, _SAID[reason]), monotonic_ns())
 
+    @property
+    def head(self) -> tuple[int | None, Mapping[str, str]]:
+        """The answer's status (None before it came) and headers, by lower-case name."""
+        return self._judgement.status, self._judgement.headers
+
     # --- sending ---
 
     def _open_and_send(self) -> None:
@@ -158,6 +176,7 @@ class Completion:
         self._send(connection)
 
     def _send(self, connection: Connection) -> None:
+        assert isinstance(self._message, bytes)
         self._connection = connection
         try:
             sent_ns = connection.send(self._message)

@@ -22,18 +22,19 @@ from dataclasses import dataclass, replace
 from client.calibration import SIZES, PromptCalibration, fit
 from client.clock import monotonic_ns
 from client.clues import Evidence, Server, server_of
-from client.completion import Finished, Request, complete
 from client.detection import other_endpoints, recognise
 from client.dialects import DIALECTS, dialect_asked_for
 from client.endpoints import request_body
+from client.engines import Arm, arming
 from client.exchange import Answer, exchange
+from client.finished import Finished
 from client.meaning import usage_of
 from client.model_list import models_served
 from client.notices import Answered, notices_of
 from client.reader import ConnectionPool
 from client.refusals import NO_COMPLETION_HERE, refusal_of
 from client.seen import Seen
-from client.target import Limits, Target
+from client.target import Limits, Request, Target
 from client.whereabouts import in_container
 from client.wire import ConnectError
 
@@ -108,18 +109,20 @@ def preflight(
     prompt_of_words: PromptOfWords | None = None,
     key_variables: tuple[str, ...] = (),
     tls_context: ssl.SSLContext | None = None,
+    engine: str = "direct",
 ) -> Preflight:
     """Ask the target as the module's text says, and judge what it answers.
 
-    `dialect`, `stream` and `extra` are those of the load (lengths in `extra` are left out), and
+    `dialect`, `stream`, `extra` (its lengths are left out) and `engine` are those of the load, and
     `prompt_of_words` makes the prompts to be counted; `key_variables` names the environment variables that
     the remedy for a missing key shall tell. Blocks this greenlet, at the longest for the limits. Raises
-    nothing for what the server does.
+    nothing for what the server does, and EngineError for an engine that does not start.
     """
     fields = {name: value for name, value in (extra or {}).items() if name not in _LENGTHS}
     limits = limits or Limits()
     pool = ConnectionPool(target, connect_limit_s=limits.connect_s, tls_context=tls_context)
-    asking = _Asking(pool, limits, stream, fields, "openai" if dialect == AUTO else dialect)
+    begun_in = "openai" if dialect == AUTO else dialect
+    asking = _Asking(pool, arming(engine, pool), limits, stream, fields, begun_in)
     try:
         finished = asking.completion()
         asked_for = dialect_asked_for(finished.record.error or "") if dialect == AUTO else None
@@ -146,10 +149,17 @@ class _Asking:
     """Sends the small requests, in `dialect`, and counts what they cost."""
 
     def __init__(
-        self, pool: ConnectionPool, limits: Limits, stream: bool, fields: Mapping[str, object], dialect: str
+        self,
+        pool: ConnectionPool,
+        arm: Arm,
+        limits: Limits,
+        stream: bool,
+        fields: Mapping[str, object],
+        dialect: str,
     ) -> None:
         self.dialect = dialect
         self.pool = pool
+        self._arm = arm
         self.limits = limits
         self.stream = stream
         self.spent = Spent()
@@ -164,7 +174,9 @@ class _Asking:
             asked_output_tokens=ASKED_TOKENS,
             stream=self.stream,
         )
-        finished = complete(self.pool, request, start_ns=monotonic_ns(), limits=self.limits)
+        call = self._arm(request, start_ns=monotonic_ns(), limits=self.limits)
+        call.fire()
+        finished = call.wait()
         self.spent = self.spent.plus(finished.record.input_tokens, finished.record.output_tokens)
         return finished
 

@@ -58,7 +58,7 @@ class Connection:
         just before the first byte. A broken connection is not told here: reading finds out. Raises
         ssl.SSLError."""
         self._unsent = self.wire.sealed(message)
-        sent_ns = monotonic_ns()
+        sent_ns = self.wire.stamp_ns = monotonic_ns()  # no answer comes before that
         self._send_more()
         if self._unsent:
             self._writable.start(self._send_more)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from client.engines import SDK_SAYS
 from client.seen import Seen
 from client.server_errors import NO_MESSAGE
 from client.whereabouts import is_loopback
@@ -122,6 +123,12 @@ _TABLE: tuple[Refusal, ...] = (
         _failed("unreachable"),
         "there is no way from here to {place}",
         "Check the address in --host and this machine's network",
+    ),
+    Refusal(
+        "sdk_refuses",
+        lambda seen: seen.failed == "client_error" and seen.said.startswith(SDK_SAYS),
+        "{said_alone}",
+        "Correct --body or the user class's extra_body, or send with --engine direct",
     ),
     Refusal(
         "local_limit",

@@ -70,6 +70,7 @@ class Seen:
             "other_endpoints": " or ".join(f"--endpoint {name}" for name in self.other_endpoints),
             "status": record.status,
             "said": f": {self.said}" if self.said else "",
+            "said_alone": self.said,
             "class": failure_class(self.failed).meaning if self.failed else "",
             "content_type": self.finished.answer_headers.get("content-type", "no content type"),
             "location": re.sub(r"\?.*", "", self.finished.answer_headers.get("location", "an unnamed place"))[

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
+from client.azure import VERSION_FIELD, AzureResource, azure_resource
 from client.endpoints import ENDPOINTS, Endpoint
 
 _VERSION = re.compile(r"v\d+\w*")
@@ -23,9 +24,10 @@ class Target:
     """A server's completions endpoint and what every request to it carries.
 
     `base_url` may come with or without `/v1`, trailing slashes, a path of its own, or the whole endpoint;
-    without a scheme it is http. `endpoint` is a name of endpoints.ENDPOINTS. `url` is what is really called.
-    The key and the headers stay out of `repr`. Raises ValueError, with what to change, for a URL, an endpoint
-    or a header that cannot be used.
+    without a scheme it is http. `endpoint` is a name of endpoints.ENDPOINTS. `api_version` (or one in the
+    address's query) says that it is an Azure OpenAI resource: see client.azure. `url` is what is really
+    called. The key and the headers stay out of `repr`. Raises ValueError, with what to change, for a URL, an
+    endpoint or a header that cannot be used.
     """
 
     base_url: str
@@ -33,6 +35,7 @@ class Target:
     api_key: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     endpoint: str = "chat"
+    api_version: str | None = None
 
     def __post_init__(self) -> None:
         if self.endpoint not in ENDPOINTS:
@@ -87,14 +90,32 @@ class Target:
         """The path of the list of models, beside the endpoint."""
         return self._path_of(_MODELS)
 
+    @property
+    def api_version_asked(self) -> str | None:
+        """`api_version`, else the one in the address's query."""
+        return self.api_version or dict(parse_qsl(self._parts().query)).get(VERSION_FIELD)
+
+    @property
+    def azure(self) -> AzureResource | None:
+        """The Azure resource that is called by its deployments; None for any other server."""
+        path = self._base_path()
+        return azure_resource(path) if self.api_version_asked and not _names_version(path) else None
+
+    def _base_path(self) -> str:
+        path = _plain_path(self._parts().path)
+        named = _endpoint_in(path)
+        return path.removesuffix(named.path) if named else path
+
     def _path_of(self, endpoint: str) -> str:
-        parts = self._parts()
-        path = _plain_path(parts.path)
-        if named := _endpoint_in(path):
-            path = path.removesuffix(named.path)
-        if not _VERSION.fullmatch(path.rpartition("/")[2]):
-            path += "/v1"
-        return f"{path}{endpoint}" + (f"?{parts.query}" if parts.query else "")
+        base = self._base_path()
+        if (azure := self.azure) is not None:
+            path = azure.path_to(endpoint, self.model)
+        else:
+            path = f"{base if _names_version(base) else f'{base}/v1'}{endpoint}"
+        query = self._parts().query
+        if self.api_version:
+            query = urlencode({**dict(parse_qsl(query)), VERSION_FIELD: self.api_version})
+        return path + (f"?{query}" if query else "")
 
     @property
     def authority(self) -> str:
@@ -118,16 +139,14 @@ class Target:
 
     def _told(self, path: str) -> str:
         scheme = "https" if self.tls else "http"
-        return re.sub(r"=[^&#]*", "=…", f"{scheme}://{self.authority}{path}")
+        return re.sub(rf"(?<!{VERSION_FIELD})=[^&#]*", "=…", f"{scheme}://{self.authority}{path}")
 
     def all_headers(self) -> dict[str, str]:
-        """The caller's headers and the key as a bearer token, unless the caller sets Authorization."""
+        """The caller's headers and the key: as a bearer token (on Azure as `api-key`), unless the caller sets
+        that header."""
         named = {name.lower() for name in self.headers}
-        key = (
-            {"Authorization": f"Bearer {self.api_key}"}
-            if self.api_key and "authorization" not in named
-            else {}
-        )
+        name, value = ("api-key", "{}") if self.azure else ("Authorization", "Bearer {}")
+        key = {name: value.format(self.api_key)} if self.api_key and name.lower() not in named else {}
         return {**key, **self.headers}
 
     def head(self) -> bytes:
@@ -169,6 +188,10 @@ def _endpoint_in(path: str) -> Endpoint | None:
     """The endpoint whose whole path an address holds; the longest, for one path ends in another."""
     found = [row for row in ENDPOINTS.values() if _plain_path(path).endswith(row.path)]
     return max(found, key=lambda row: len(row.path), default=None)
+
+
+def _names_version(path: str) -> bool:
+    return _VERSION.fullmatch(path.rpartition("/")[2]) is not None
 
 
 def _without_password(url: str) -> str:

@@ -26,6 +26,8 @@ _SO_TIMESTAMPNS = 35
 _CAN_STAMP = sys.platform == "linux" and struct.calcsize("l") == 8
 _STAMP = struct.Struct("@qq")
 _RECEIVE_BYTES = 65536
+_STEPPED_NS = 1_000_000
+"""A stamp older than the one before by more than this cannot be true; by less it is the clocks' noise."""
 
 Address = tuple[socket.AddressFamily, Any]
 """A family and what `connect` takes for it."""
@@ -129,11 +131,16 @@ class Wire:
             data, ancillary, _, _ = self._recv(_RECEIVE_BYTES, 64)
         except BlockingIOError:
             return None
+        except OSError:
+            self.stamp_ns = self.handled_ns = monotonic_ns()
+            raise
         now = monotonic_ns()
         stamp = now
         if ancillary and _CAN_STAMP:
             seconds, nanos = _STAMP.unpack(ancillary[0][2])
             stamp = seconds * 1_000_000_000 + nanos + kernel_offset_ns()
+            if stamp < self.stamp_ns - _STEPPED_NS:
+                stamp = now  # the wall clock was stepped since the kernel stamped
             stamp = min(max(stamp, self.stamp_ns), now)
         self.stamp_ns = stamp
         self.handled_ns = now

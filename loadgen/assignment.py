@@ -28,6 +28,8 @@ class Assignment:
     target: str
     model: str
     endpoint: str
+    engine: str
+    api_version: str | None
     dialect: str
     connections: str
     gaps: str
@@ -69,6 +71,8 @@ def assignment_for(plan: Plan, run_id: str, user_class: str, worker: int, worker
         target=settings.target,
         model=settings.model,
         endpoint=settings.endpoint,
+        engine=settings.engine,
+        api_version=settings.api_version,
         dialect=settings.dialect,
         connections=settings.connections,
         gaps=settings.gaps,

@@ -20,19 +20,26 @@ from typing import Protocol
 
 import gevent
 from gevent.event import Event
+from gevent.lock import BoundedSemaphore
 from gevent.pool import Group
 
 from client import clock
 from loadgen import dispatch
 from loadgen.arrival import Arrival
-from loadgen.dispatch import ARM_AHEAD_S, ARM_AT_MOST, ARM_BYTES_AT_MOST, CONNECT_AHEAD_S
+from loadgen.dispatch import (
+    ARM_AHEAD_S,
+    ARM_AT_MOST,
+    ARM_BYTES_AT_MOST,
+    ARM_FOR_NS,
+    BREATH_S,
+    CONNECT_AHEAD_S,
+)
 from loadgen.drain import drain
 
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 1.0
 """A user pauses after a failure, twice as long after the next one: a server that refuses is not hammered."""
 
-_ARM_AT_ONCE = 50
 _ARM_EVERY_S = 0.02
 _WAKE_EARLY_S = 0.02
 
@@ -116,6 +123,8 @@ class ClosedLoop:
         self._closing = Event()
         self._stop_reason = "sent_too_late"
         self._awake: Group = Group()
+        self._building = BoundedSemaphore()
+        self._build_until_ns = 0
         self._error: Exception | None = None
         self._start_ns = 0
         self.fired = 0
@@ -231,6 +240,7 @@ class ClosedLoop:
                 pause_s = 0.0 if armed.succeeded else min(max(2 * pause_s, FIRST_PAUSE_S), LONGEST_PAUSE_S)
                 if pause_s:
                     self._closing.wait(pause_s)
+                self._take_turn()
                 if not self._active(user):
                     return
                 armed = self._arm(user, None)
@@ -240,6 +250,14 @@ class ClosedLoop:
             self.stop("run_stopped")
         finally:
             user.awake = False
+
+    def _take_turn(self) -> None:
+        """When many answers end at once, their users build one after the other, and after each ARM_FOR_NS of
+        building what has come meanwhile is read: else it would be stamped in a heap."""
+        with self._building:
+            if clock.monotonic_ns() > self._build_until_ns:
+                gevent.sleep(BREATH_S)
+                self._build_until_ns = clock.monotonic_ns() + ARM_FOR_NS
 
     def _active(self, user: _User) -> bool:
         """By the clock, not by what the other greenlet has come to: exact to the moment."""
@@ -271,14 +289,14 @@ class ClosedLoop:
             now_s = self._elapsed_s()
             self._look_ahead(now_s + ARM_AHEAD_S)
             soon = [due for due in self._due if due[0] < now_s + ARM_AHEAD_S and not due[1].awake]
-            built = 0
+            until_ns, more = clock.monotonic_ns() + ARM_FOR_NS, False
             for at_s, user in soon:
-                if built == _ARM_AT_ONCE or self._armed_bytes >= ARM_BYTES_AT_MOST:
+                if more or self._armed_bytes >= ARM_BYTES_AT_MOST:
                     break
                 if user.armed is None:
                     user.armed = self._arm(user, at_s)
                     self._armed_bytes += user.armed.size_bytes
-                    built += 1
+                    more = clock.monotonic_ns() > until_ns
             if connections := len({user.number for at_s, user in soon if at_s < now_s + CONNECT_AHEAD_S}):
                 self._sender.open_ahead(connections)
-            gevent.sleep(0 if built == _ARM_AT_ONCE else _ARM_EVERY_S)
+            gevent.sleep(BREATH_S if more else _ARM_EVERY_S)

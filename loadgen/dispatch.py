@@ -21,7 +21,9 @@ from client import clock
 from loadgen.arrival import Arrival
 from loadgen.drain import drain
 
-ARM_AHEAD_S = 2.0
+ARM_AHEAD_S = 5.0
+"""How early a request may be built: the openai SDK takes 1-2 ms each, so a burst of 1,000 some 2 s."""
+
 ARM_AT_MOST = 2_000
 ARM_BYTES_AT_MOST = 64_000_000
 CONNECT_AHEAD_S = 1.0
@@ -30,7 +32,13 @@ CONNECT_FOR_S = 0.1
 all of a burst, but of a steady load only some, for answers give connections back meanwhile."""
 
 _ARM_EVERY_S = 0.02
-_ARM_AT_ONCE = 50
+ARM_FOR_NS = 2_000_000
+"""How long requests may be built at a stretch: what is due or comes in meanwhile waits for that long."""
+
+BREATH_S = 0.0005
+"""The pause after it: gevent.sleep(0) would run what is ready in the same pass, without a look at sockets
+and timers."""
+
 _WAKE_EARLY_S = 0.02
 
 
@@ -157,13 +165,15 @@ class Dispatcher:
                 return
             if not self._wait_for(due.arrival.at_s):
                 continue
-            self._fire_due()
+            if self._fire_due():
+                gevent.sleep(BREATH_S)  # behind with building: what comes in is read all the same
 
-    def _fire_due(self) -> None:
+    def _fire_due(self) -> bool:
         """Fire all that is due by now in one go, and only then make what waits for their ends: a burst stays
-        narrow.
+        narrow. True when it stopped short, after building requests for ARM_FOR_NS.
         """
         now_s = self._elapsed_s()
+        until_ns = clock.monotonic_ns() + ARM_FOR_NS
         fired: list[Armed] = []
         try:
             while self._due and self._due[0].arrival.at_s <= now_s:
@@ -173,10 +183,13 @@ class Dispatcher:
                 self._armed_bytes -= due.armed.size_bytes if due.armed else 0
                 self._sender.fire(armed)
                 fired.append(armed)
+                if due.armed is None and clock.monotonic_ns() > until_ns:
+                    return True
         finally:
             self.fired += len(fired)
             for armed in fired:
                 self._in_flight.spawn(self._sender.finish, armed)
+        return False
 
     def _next_due(self) -> _Due | None:
         while not self._due:
@@ -208,27 +221,28 @@ class Dispatcher:
 
     def _arm_ahead(self) -> None:
         while True:
-            connections = 0
             try:
-                connections = self._arm_some()
+                connections, more = self._arm_some()
             except Exception:
                 return  # the request that cannot be made will say so when its moment comes
             if connections:
                 self._sender.open_ahead(connections)
-            gevent.sleep(_ARM_EVERY_S)
+            gevent.sleep(BREATH_S if more else _ARM_EVERY_S)
 
-    def _arm_some(self) -> int:
-        """Arm up to 50 of the next requests; returns how many connections they will need soon."""
+    def _arm_some(self) -> tuple[int, bool]:
+        """Arm the next requests for ARM_FOR_NS; returns how many connections they will need soon, and whether
+        there is more to do at once."""
         now_s = self._elapsed_s()
-        made = 0
+        until_ns = clock.monotonic_ns() + ARM_FOR_NS
         soon: list[float] = []
         for due in list(islice(self._due, ARM_AT_MOST)):
-            if due.arrival.at_s > now_s + ARM_AHEAD_S or made == _ARM_AT_ONCE:
+            if due.arrival.at_s > now_s + ARM_AHEAD_S:
                 break
             if due.arrival.at_s < now_s + CONNECT_AHEAD_S:
                 soon.append(due.arrival.at_s)
             if due.armed is None and self._armed_bytes < ARM_BYTES_AT_MOST:
                 due.armed = self._sender.arm(due.arrival)
                 self._armed_bytes += due.armed.size_bytes
-                made += 1
-        return most_within(soon, CONNECT_FOR_S)
+                if clock.monotonic_ns() > until_ns:
+                    return most_within(soon, CONNECT_FOR_S), True
+        return most_within(soon, CONNECT_FOR_S), False

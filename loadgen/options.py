@@ -15,6 +15,7 @@ from typing import Any
 
 from client.dialects import DIALECTS
 from client.endpoints import ENDPOINTS
+from client.engines import ENGINES
 from loadgen.extras import headers_told, parse_body, parse_headers
 from loadgen.probes import parse_probes
 from loadgen.texts import number, positive, ratio, seconds, some_seconds, whole, yes
@@ -57,6 +58,9 @@ class Option:
 
 YES_OR_NO = ("false", "true")
 _SHAPES_HELP = "; ".join(f"{name}: {kind.summary}" for name, kind in SHAPES.items())
+_ENGINES_HELP = (
+    f"What makes the requests. {'; '.join(f'{row.name}: {row.summary}' for row in ENGINES.values())}"
+)
 _ARRIVALS_HELP = "; ".join(f"{name}: {kind.summary}" for name, kind in ARRIVALS.items())
 
 OPTIONS: tuple[Option, ...] = (
@@ -203,6 +207,13 @@ OPTIONS: tuple[Option, ...] = (
         "which of the server's endpoints is called",
         "Endpoint that is called: " + ", ".join(f"{name}: {row.path}" for name, row in ENDPOINTS.items()),
         choices=tuple(ENDPOINTS),
+    ),
+    Option("--engine", "direct", "what makes the requests", _ENGINES_HELP, choices=tuple(ENGINES)),
+    Option(
+        "--api-version",
+        "",
+        "Azure OpenAI only: such as 2024-10-21",
+        "Azure OpenAI: version of its API; --host names the resource, --model the deployment",
     ),
     Option(
         "--dialect",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from client.calibration import UNCALIBRATED
 from client.dialects import DIALECTS
+from client.engines import EngineError
 from client.preflight import Preflight, preflight
 from client.refusals import REFUSALS
 from client.target import Limits, Target
@@ -45,6 +46,7 @@ def check_target(
             api_key(),
             settings.headers,
             endpoint=settings.endpoint,
+            api_version=settings.api_version,
         )
     except ValueError as error:
         raise PreflightRefused(str(error)) from error
@@ -54,15 +56,19 @@ def check_target(
         stall_s=settings.stall_limit_s,
         total_s=settings.total_limit_s,
     )
-    found = preflight(
-        target,
-        limits=limits,
-        dialect=settings.dialect,
-        stream=stream,
-        extra={**(extra_body or {}), **settings.body},
-        prompt_of_words=sample_prompt,
-        key_variables=API_KEY_VARIABLES,
-    )
+    try:
+        found = preflight(
+            target,
+            limits=limits,
+            dialect=settings.dialect,
+            stream=stream,
+            extra={**(extra_body or {}), **settings.body},
+            prompt_of_words=sample_prompt,
+            key_variables=API_KEY_VARIABLES,
+            engine=settings.engine,
+        )
+    except EngineError as error:
+        raise PreflightRefused(str(error)) from error
     if found.refused:
         raise PreflightRefused(found.line)
     told = [

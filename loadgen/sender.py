@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, cast
 
-from client.completion import Completion, Finished, Limits, Request, Target, arm
+from client.completion import Finished, Limits, Request, Target
 from client.endpoints import Prompt, request_body
+from client.engines import ENGINES, Call, arming
 from client.reader import ConnectionPool
 from loadgen.arrival import Arrival
 from loadgen.assignment import Assignment
@@ -29,7 +30,7 @@ def synthetic(arrival: Arrival, run_id: str) -> str:
 class Armed:
     """A request that waits for its moment; `size_bytes` is what it holds in memory."""
 
-    completion: Completion
+    completion: Call
     size_bytes: int
 
     @property
@@ -63,10 +64,13 @@ class StreamSender:
             api_key(),
             assignment.headers,
             endpoint=assignment.endpoint,
+            api_version=assignment.api_version,
         )
         connections = cast(Literal["reuse", "fresh"], assignment.connections)
         self._pool = ConnectionPool(target, connections=connections, connect_limit_s=self._limits.connect_s)
-        self._in_flight: set[Completion] = set()
+        self._arm = arming(assignment.engine, self._pool)
+        self._held_bytes = ENGINES[assignment.engine].held_bytes
+        self._in_flight: set[Call] = set()
 
     def arm(self, arrival: Arrival) -> Armed:
         """Build the request; only sending remains."""
@@ -94,7 +98,8 @@ class StreamSender:
             worker=self._assignment.worker,
             stream=self._assignment.stream,
         )
-        return Armed(arm(self._pool, request, start_ns=self.start_ns, limits=self._limits), len(body))
+        call = self._arm(request, start_ns=self.start_ns, limits=self._limits)
+        return Armed(call, len(body) + self._held_bytes)
 
     def open_ahead(self, connections: int) -> None:
         """Have that many idle connections ready; waits until they are open."""

@@ -41,6 +41,8 @@ class RunSettings:
     runs_dir: str
     load: str = "open"
     endpoint: str = "chat"
+    engine: str = "direct"
+    api_version: str | None = None
     cv: float | None = None
     stream: bool = True
     warmup: int = 0
@@ -112,6 +114,8 @@ def read_settings(parsed: Namespace, host: str | None, shape: str | None = None)
             runs_dir=values["runs_dir"],
             load=values["load"],
             endpoint=values["endpoint"],
+            engine=values["engine"],
+            api_version=values["api_version"],
             cv=values["cv"],
             stream=not values["no_stream"],
             warmup=values["warmup"],

@@ -37,10 +37,9 @@ class Shift:
         on_finished: Callable[[Finished], None],
     ) -> None:
         self.assignment = assignment
-        self.recorder = make_recorder(self._status)
         self.left: str | None = None
         self._on_finished = on_finished
-        self._sender = make_sender(self._keep)
+        self._sender = make_sender(self._keep)  # may take a while, others run meanwhile
         self._watch = SelfWatch(lambda: self._load.in_flight)
         self._start_ns: int | None = None
         self._started = Event()
@@ -48,6 +47,7 @@ class Shift:
         self._load: Dispatcher | ClosedLoop = self._dispatcher
         if assignment.load == "closed":
             self._load = self._users()
+        self.recorder = make_recorder(self._status)
         self._probes = self._probing()
         self._warmed: list[Finished] = []
         self._warmed_from_ns = 0

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from client.engines import ENGINES
 from experiments.launch import simulated_server
 
 StartServer = Callable[..., str]
@@ -23,3 +24,9 @@ def start_simserver(tmp_path: Path) -> Iterator[StartServer]:
             return running.enter_context(simulated_server(log, *options))
 
         yield start
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest) -> str:
+    """The test runs once with each engine."""
+    return str(request.param)

@@ -13,8 +13,9 @@ from typing import NamedTuple
 import pytest
 
 from client.clock import monotonic_ns
-from client.completion import Finished, Request, Target, complete
+from client.completion import Finished, Request, Target
 from client.endpoints import request_body
+from client.engines import arming
 from client.reader import ConnectionPool
 from runlog.failures import failure_class
 from tests.byte_server import CLOSE, LAST_CHUNK, ByteServer, Step, chunk
@@ -354,13 +355,15 @@ SAID = {
 }
 
 
-def answered(name: str) -> Finished:
+def answered(name: str, engine: str = "direct") -> Finished:
     """The completion that a capture answers."""
     endpoint = endpoint_of(name)
     with ByteServer(as_sent(name)) as server:
         pool = ConnectionPool(Target(server.url, "m", endpoint=endpoint))
         body = request_body(endpoint, "m", "tell me of the wine dark sea", 5)
-        finished = complete(pool, Request(body=body, request_id="r"), start_ns=monotonic_ns())
+        call = arming(engine, pool)(Request(body=body, request_id="r"), start_ns=monotonic_ns())
+        call.fire()
+        finished = call.wait()
         pool.close()
     return finished
 
@@ -370,8 +373,8 @@ def test_every_capture_has_its_record() -> None:
 
 
 @pytest.mark.parametrize("name", CAPTURED)
-def test_captures_of_real_servers(name: str) -> None:
-    finished = answered(name)
+def test_captures_of_real_servers(name: str, engine: str) -> None:
+    finished = answered(name, engine)
     record = finished.record
     columns = [getattr(record, column) for column in Got._fields if column != "streamed"]
     assert Got(*columns, streamed=finished.streamed) == CAPTURED[name]

@@ -170,7 +170,7 @@ def test_requests_and_connections_are_ready_before_the_moment() -> None:
     sender = FakeSender()
     loop = started(sender, [(0.0, 0), (1.5, 60), (1.501, 0), (60.0, 70)], 90.0)
     running = gevent.spawn(loop.run)
-    until(lambda: sender.most_connections == 60)
+    until(lambda: sender.most_connections == 60 and len(sender.armed) == 60)
     assert [(each.session, each.at_s) for each in sender.armed] == [(str(user), 1.5) for user in range(60)]
     assert sender.sent == []
     until(lambda: len(sender.sent) == 60)
@@ -287,6 +287,8 @@ def stream_sender(url: str, kept: list[Finished], stream: bool = True) -> Iterat
         target=url,
         model="sim-llm",
         endpoint="chat",
+        engine="direct",
+        api_version=None,
         dialect="openai",
         connections="reuse",
         gaps="all",

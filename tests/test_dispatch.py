@@ -129,10 +129,10 @@ def test_connections_are_opened_for_the_densest_moment_only() -> None:
 def test_requests_are_armed_and_connections_opened_ahead() -> None:
     sender = FakeSender()
     dispatcher, _ = started(sender, 2.0)
-    dispatcher.add([arrival(k, 0.5) for k in range(60)] + [arrival(60, 3.0)], last=True)
+    dispatcher.add([arrival(k, 0.5) for k in range(60)] + [arrival(60, 8.0)], last=True)
     running = gevent.spawn(dispatcher.run)
     gevent.sleep(0.3)
-    assert sender.armed == list(range(60))  # the one at 3 s is too far ahead
+    assert sender.armed == list(range(60))  # the one at 8 s is too far ahead
     assert sender.indices == []
     assert sender.most_connections == 60
     dispatcher.stop("run_stopped")

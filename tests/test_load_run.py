@@ -171,6 +171,20 @@ def test_options_come_from_the_environment_too_and_the_key_stays_out(server: str
         assert b"sk-secret-word" not in file.read_bytes(), file.name
 
 
+def test_the_openai_sdk_sends_the_same_plan(server: str, tmp_path: Path) -> None:
+    env = {"LOAD_ENGINE": "openai", "LOAD_API_KEY": "sk-secret-word"}
+    run = load(tmp_path, server, *SHORT_PULSE, "--seed", "7", workers=2, env=env)
+    records = records_of(run)
+    assert {record.outcome for record in records} == {"succeeded"}
+    assert {record.tokens_from for record in records} == {"usage"}
+    summary = json.loads((folder_of(run) / "summary.json").read_text())
+    assert summary["own_error"]["engine"] == read_run_info(folder_of(run)).options["engine"] == "openai"
+    assert "the official openai SDK" in (folder_of(run) / "report.html").read_text()
+    said = run.log.read_text()
+    assert "HTTP Request" not in said
+    assert "sk-secret-word" not in said
+
+
 def test_options_come_from_a_configuration_file_too(server: str, tmp_path: Path) -> None:
     config = tmp_path / "my.conf"
     config.write_text("shape = salvo\nsalvo = 1s,7\noutput-tokens = 3\nrun-name = from a file\n")

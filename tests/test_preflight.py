@@ -298,7 +298,7 @@ def test_what_a_query_says_is_not_told() -> None:
     assert received[0].head.startswith(b"POST /v1/chat/completions?key=hush&api-version=2 ")
     assert received[1].head.startswith(b"GET /v1/models?key=hush&api-version=2 ")
     assert "hush" not in found.line
-    assert "/v1/chat/completions?key=…&api-version=…" in found.line
+    assert "/v1/chat/completions?key=…&api-version=2" in found.line
 
 
 # --- mistakes before HTTP: no completion reaches anyone ---
