@@ -83,6 +83,7 @@ METRICS: tuple[Metric, ...] = (
         "gap_p99_s", "chunk gap p99", "the p99 of each request's gaps between streamed events (not per token)"
     ),
     _metric("connect_s", "connect", "time to open a connection, where a new one was needed", over="sent"),
+    _metric("tls_s", "TLS handshake", "the part of connecting that TLS took", over="sent"),
     _metric(
         "send_lag_s",
         "send lag",

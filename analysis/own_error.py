@@ -66,6 +66,7 @@ def own_error(evidence: Evidence) -> dict[str, Any]:
         "receives": asdict(evidence.lumps) | {"told": evidence.lumps.told},
         "connections": _counts(load["connection"]),
         "connect_s": _lags(load.loc[load["connection"] == "new", "connect_s"]),
+        "tls_s": _lags(load["tls_s"]),
         "sent_again": int((load["attempts"] > 1).sum()),
         "tls": run.info.target.lower().startswith("https:"),
         "workers": len(workers),

@@ -100,7 +100,10 @@ def _connections(own: Mapping[str, Any]) -> str:
 def _connecting(own: Mapping[str, Any]) -> str:
     words = TEXT["own_connections_says" if own["connect_s"]["p50"] is not None else "own_connections_kept"]
     lags = {name: seconds(value) for name, value in own["connect_s"].items()}
-    return words.format(**lags, tls=TEXT["own_tls"] if own["tls"] else "", again=count(own["sent_again"]))
+    tls = TEXT["own_tls"] if own["tls"] else ""
+    if own["tls_s"]["p50"] is not None:
+        tls = TEXT["own_tls_took"].format(**{name: seconds(value) for name, value in own["tls_s"].items()})
+    return words.format(**lags, tls=tls, again=count(own["sent_again"]))
 
 
 def _workers(run: Run, own: Mapping[str, Any]) -> Html:

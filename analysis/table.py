@@ -309,6 +309,7 @@ ROWS: tuple[Row, ...] = (
     Row("worker CPU peak / mean", client.cpu),
     Row("connections", client.connections),
     Row("connecting p50 / p99 / max", client.lags("connect_s")),
+    Row("of it TLS p50 / p99 / max", client.lags("tls_s")),
 )
 
 LEVEL_COLUMNS: dict[str, Callable[[Summary], str]] = {

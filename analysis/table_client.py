@@ -12,7 +12,7 @@ MOST_WORKERS = 4
 
 
 def lags(key: str) -> Callable[[Summary], str]:
-    """p50 / p99 / max of `send_lag_s`, `read_lag_s` or `connect_s`."""
+    """p50 / p99 / max of `send_lag_s`, `read_lag_s`, `connect_s` or `tls_s`."""
 
     def show(summary: Summary) -> str:
         found = summary["own_error"][key]

@@ -80,15 +80,17 @@ class Evidence:
 
     @cached_property
     def offered_at_s(self) -> np.ndarray:
-        """When each request of the load was offered to the server, NaN for those that never were.
+        """When each request of the load was offered to the server, NaN for those that never were: the moment
+        of sending, or where a connection had to be opened first, the moment of asking for it.
 
-        A connection that the server or the network refused is no lag of ours: a failure of theirs without a
-        send stamp counts as offered when it was due.
+        Connecting is no lag of ours, nor is a connection that the server or the network refused: a failure of
+        theirs without a send stamp counts as offered when it was due.
         """
         load = self.run.load
         turned_away = (load["outcome"] == "failed") & load["whose"].isin(("server", "network"))
         offered = load["sent_at_s"].mask(load["sent_at_s"].isna() & turned_away, load["scheduled_at_s"])
-        return offered.to_numpy(dtype=float)
+        connecting_s = load["connect_s"].where(load["attempts"] <= 1).fillna(0.0)
+        return (offered - connecting_s).to_numpy(dtype=float)
 
     @cached_property
     def in_time(self) -> np.ndarray:

@@ -39,6 +39,7 @@ LOAD_GENERATOR_TEXT: dict[str, str] = {
     "own_connections_kept": "no request had to wait for one{tls}; requests sent again because a kept "
     "connection had been closed: {again}",
     "own_tls": ", with TLS",
+    "own_tls_took": ", of it TLS {p50} / {p99} / {max}",
     "share_of": "{name} {share}",
     "count_of": "{count} {name}",
     "workers": "Workers",

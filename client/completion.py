@@ -173,6 +173,7 @@ class Completion:
             return
         self._sending.connection = "new"
         self._sending.connect_s = connection.connect_s
+        self._sending.tls_s = connection.wire.handshake_s
         self._send(connection)
 
     def _send(self, connection: Connection) -> None:

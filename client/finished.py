@@ -46,6 +46,7 @@ class Sending:
     sent_ns: int | None = None
     connection: str | None = None
     connect_s: float | None = None
+    tls_s: float | None = None
     first_byte_ns: int | None = None
     stamp: str = "user"
     ended_ns: int | None = None
@@ -86,6 +87,7 @@ def finished(
         sent_at_s=at_s(sending.sent_ns),
         connection=sending.connection,
         connect_s=sending.connect_s,
+        tls_s=sending.tls_s,
         first_byte_at_s=at_s(sending.first_byte_ns),
         first_token_at_s=at_s(judged.first_output_ns),
         first_answer_at_s=at_s(judged.first_answer_ns),

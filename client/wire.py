@@ -74,7 +74,7 @@ class Wire:
     reached this machine, `handled_ns` the moment at which we saw them; without kernel stamps they are the
     same."""
 
-    __slots__ = ("_incoming", "_outgoing", "_recv", "_sock", "_tls", "handled_ns", "stamp_ns")
+    __slots__ = ("_incoming", "_outgoing", "_recv", "_sock", "_tls", "handled_ns", "handshake_s", "stamp_ns")
 
     stamps = "kernel" if _CAN_STAMP else "user"
 
@@ -83,12 +83,14 @@ class Wire:
         self._recv = sock.recvmsg
         self._tls: ssl.SSLObject | None = None
         self.stamp_ns = self.handled_ns = 0
+        self.handshake_s: float | None = None
 
     def fileno(self) -> int:
         return self._sock.fileno()
 
     def handshake(self, context: ssl.SSLContext, server_name: str, deadline_ns: int) -> None:
         """Put TLS over the connection. Raises OSError (ssl.SSLError, TimeoutError) when that fails."""
+        began_ns = monotonic_ns()
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_name)
         while True:
@@ -104,6 +106,7 @@ class Wire:
                 self._incoming.write(data)
         self._send_all(self._outgoing.read(), deadline_ns)
         self._tls = tls
+        self.handshake_s = (monotonic_ns() - began_ns) / 1e9
 
     def sealed(self, data: bytes) -> bytes:
         """What goes over the network for `data`: itself, or its TLS records."""
@@ -181,12 +184,13 @@ def keep_stamping() -> None:
     """
     global _anchor
     if _CAN_STAMP and _anchor is None:
-        _anchor = _plain_socket(socket.AF_INET, socket.SOCK_DGRAM)
-        _anchor.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        anchor = _plain_socket(socket.AF_INET, socket.SOCK_DGRAM)
+        anchor.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        _anchor = anchor.detach()
 
 
-_anchor: socket.socket | None = None
-"""An unbound socket that asks for stamps, kept open on purpose."""
+_anchor: int | None = None
+"""The descriptor of an unbound socket that asks for stamps, kept open on purpose."""
 
 
 def open_wire(address: Address, deadline_ns: int, context: ssl.SSLContext | None, server_name: str) -> Wire:

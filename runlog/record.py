@@ -26,7 +26,8 @@ class RequestRecord:
     """What the client saw of one request.
 
     `arrival` is the index into schedule.csv and the key that pairs two runs of one schedule. `connection` is
-    "new" or "reused"; `tokens_from` is "usage" (the server counted) or "events" (an estimate: output events
+    "new" or "reused", `connect_s` how long a new one took to open and `tls_s` the handshake's part of that;
+    `tokens_from` is "usage" (the server counted) or "events" (an estimate: output events
     counted); `stamp` says where receive times come from: "kernel" or "user". Chunk gaps are the times between
     events with output; `gap_offset` and `gap_count` locate them in gaps.f32. `output_receives` counts the
     receives that held output, `crowded_receives` those of them that held more than one such event and so gave
@@ -47,6 +48,7 @@ class RequestRecord:
     sent_at_s: float | None = None
     connection: str | None = None
     connect_s: float | None = None
+    tls_s: float | None = None
     first_byte_at_s: float | None = None
     first_token_at_s: float | None = None
     first_answer_at_s: float | None = None

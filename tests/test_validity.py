@@ -129,6 +129,14 @@ def test_a_request_that_the_server_refused_was_offered_in_time(make_run: MakeRun
     assert checked(make_run(own))["load reached"].value == 0.0
 
 
+def test_connecting_is_no_lag_of_ours(make_run: MakeRun) -> None:
+    """A far server: each request opens a connection, which takes 300 ms, and begins to at its moment."""
+    far = [answered(k, k / 10, lag_s=0.301, connection="new", connect_s=0.3) for k in range(100)]
+    assert checked(make_run(far))["load reached"].value == 1.0
+    slow = [replace(record, connect_s=0.2) for record in far]  # 101 ms of it were ours
+    assert checked(make_run(slow))["load reached"].value == 0.0
+
+
 def test_burstiness_does_not_fail_by_milliseconds_across_window_borders(make_run: MakeRun) -> None:
     """Constant arrivals have an IDC of 0, whatever lag of 9 ms takes some of them into the next window."""
     on_borders = [answered(k, 0.995 + k * 0.5, lag_s=0.009 if k % 3 else 0.0) for k in range(38)]
