@@ -19,6 +19,7 @@ import gevent.socket
 from gevent import monkey
 
 from client.clock import kernel_offset_ns, monotonic_ns
+from client.turns import Turns
 
 _plain_socket: type[socket.socket] = monkey.get_original("socket", "socket")
 
@@ -53,6 +54,9 @@ _BY_ERRNO = {
     errno.ECONNRESET: "connection_lost",
     errno.EPIPE: "connection_lost",
 }
+
+
+_handshakes = Turns()
 
 
 def connect_error(error: OSError | ValueError) -> ConnectError:
@@ -95,7 +99,8 @@ class Wire:
         tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_name)
         while True:
             try:
-                tls.do_handshake()
+                with _handshakes:
+                    tls.do_handshake()
                 break
             except ssl.SSLWantReadError:
                 self._send_all(self._outgoing.read(), deadline_ns)
