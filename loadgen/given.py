@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from argparse import Action, Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from loadgen.options import OPTIONS, Option
+from loadgen.options import API_KEY_VARIABLES, OPTIONS, Option
+
+OTHER_VARIABLES = ("LOAD_WEB_PASSWORD", "LOAD_WEB_BEHIND_LOOPBACK")
 
 
 class _Lines(Action):
@@ -64,3 +66,9 @@ def command_told(command: Sequence[str]) -> list[str]:
 def _secret_option(flag: str) -> Option | None:
     """The secret option that `flag` means; argparse takes a flag that is cut short."""
     return next((one for one in OPTIONS if one.told and len(flag) > 3 and one.flag.startswith(flag)), None)
+
+
+def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    """LOAD_... variables that are no option: most likely misspelt."""
+    known = {option.env_var for option in OPTIONS} | set(API_KEY_VARIABLES) | set(OTHER_VARIABLES)
+    return sorted(name for name in environ if name.startswith("LOAD_") and name not in known)

@@ -9,7 +9,7 @@ OPENAI_API_KEY) in each process, so that it never crosses the wire or appears in
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,6 @@ from loadgen.texts import number, positive, ratio, seconds, some_seconds, whole,
 from shapes import SHAPES
 from shapes.arrivals import ARRIVALS
 
-OTHER_VARIABLES = ("LOAD_WEB_PASSWORD", "LOAD_WEB_BEHIND_LOOPBACK")
 API_KEY_VARIABLES = ("LOAD_API_KEY", "OPENAI_API_KEY")
 
 
@@ -344,12 +343,6 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option("--runs-dir", "runs", "receives one folder per run", "Folder that receives one folder per run"),
 )
-
-
-def unknown_variables(environ: Mapping[str, str]) -> list[str]:
-    """LOAD_... variables that are no option: most likely misspelt."""
-    known = {option.env_var for option in OPTIONS} | set(API_KEY_VARIABLES) | set(OTHER_VARIABLES)
-    return sorted(name for name in environ if name.startswith("LOAD_") and name not in known)
 
 
 def api_key() -> str | None:

@@ -26,10 +26,9 @@ from client.endpoints import Prompt
 from loadgen import locust_patches, web
 from loadgen.arrival import Arrival
 from loadgen.conductor import NO_RUN, Conductor, code_of
-from loadgen.given import add_to_parser
+from loadgen.given import add_to_parser, unknown_variables
 from loadgen.link import Link
 from loadgen.muster import MUSTER_LIMIT_S, wait_for_workers
-from loadgen.options import unknown_variables
 from loadgen.sender import synthetic
 from loadgen.worker import LoadWorker
 from runlog.exit_codes import ExitCode

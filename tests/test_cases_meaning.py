@@ -29,10 +29,10 @@ def test_a06_a_role_is_no_token(engine: str) -> None:
         [STREAM_HEAD, 0.01, chunk(ROLE), 0.29, *tokens, chunk(event(finish="stop") + DONE), LAST_CHUNK],
         engine=engine,
     ).record
-    assert record.ttft_s == pytest.approx(0.3, abs=0.1)
+    assert 0.28 < (record.ttft_s or 0.0) < 1.0  # a server may be late
     assert record.gap_count == 2
     assert (record.output_tokens, record.tokens_from) == (3, "events")
-    assert record.tpot_s == pytest.approx(0.05, rel=0.5)
+    assert 0.04 < (record.tpot_s or 0.0) < 0.25
 
 
 @pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
@@ -46,7 +46,7 @@ def test_a07_reasoning_is_output_and_the_answer_has_a_time_of_its_own(engine: st
         engine=engine,
     ).record
     assert (record.output_events, record.output_tokens, record.reasoning_tokens) == (4, 4, 2)
-    assert record.ttft_s == pytest.approx(0.1, abs=0.08)
+    assert 0.09 < (record.ttft_s or 0.0) < 0.8
     assert record.first_answer_at_s is not None
     assert record.first_token_at_s is not None
     assert 0.25 < record.first_answer_at_s - record.first_token_at_s < 1.0  # a server may be late
@@ -79,7 +79,7 @@ def test_a09_an_event_may_hold_several_tokens(engine: str) -> None:
         engine=engine,
     ).record
     assert (record.output_tokens, record.output_events) == (20, 5)
-    assert record.tpot_s == pytest.approx(0.4 / 19, rel=0.25)
+    assert 0.36 / 19 < (record.tpot_s or 0.0) < 1.2 / 19
 
 
 def test_a10_one_token_has_no_time_per_token(engine: str) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from loadgen.options import OPTIONS, OptionError, unknown_variables
+from loadgen.given import unknown_variables
+from loadgen.options import OPTIONS, OptionError
 from loadgen.speaker import the_speaker, try_prompt
 
 REPOSITORY = Path(__file__).resolve().parent.parent
