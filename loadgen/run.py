@@ -231,6 +231,8 @@ class Run:
         self._tell(worker, messages.ACKNOWLEDGED, batch=data["batch"])
 
     def take_done(self, worker: Worker, data: dict[str, Any]) -> None:
+        if self.ledger.closed:
+            return  # the run went on without it
         worker.own_error = data
         self._take_last_seconds(worker, data)
         worker.in_flight = 0

@@ -68,6 +68,7 @@ def test_records_are_acknowledged_until_the_folder_is_closed_and_not_after(tmp_p
     led.ledger.close(led.crew, led._shares, None)
     led.take_records(led.crew[0], batch(1, 2))
     assert len(link.messages(messages.ACKNOWLEDGED)) == 1
+    led.take_done(led.crew[0], {"left": "asked to leave"})  # too late to be noted down, and no crash
 
 
 def test_what_never_reached_the_folder_is_our_loss_and_a_stop_is_not(tmp_path: Path) -> None:
