@@ -23,6 +23,7 @@ from runlog.exit_codes import ExitCode
 from runlog.folder import read_requests, read_run_info
 from runlog.record import RequestRecord
 from shapes.schedule import Schedule
+from tests.run_folders import degraded
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -131,7 +132,7 @@ def test_a_killed_worker_degrades_the_run_and_loses_nothing_else(server: str, tm
         assert len(gone) == 1
         assert any(record.outcome == "succeeded" and record.worker in gone for record in records)
         summary = summary_of(run.run_folder)
-        assert summary["verdict"] == "DEGRADED"
+        assert degraded(summary), summary["verdict_reasons"]
         assert any("3 of 4" in reason for reason in summary["verdict_reasons"])
         assert "worker_lost" in (run.run_folder / "events.csv").read_text()
 
@@ -159,7 +160,7 @@ def test_a_worker_that_is_told_to_go_drains_and_reports(server: str, tmp_path: P
         assert run.end() == ExitCode.NOT_VALID
         records = accounted(run.run_folder)
         assert not [record for record in records if record.outcome in ("failed", "cancelled")]
-        assert summary_of(run.run_folder)["verdict"] == "DEGRADED"
+        assert degraded(summary_of(run.run_folder))
         assert "left (it was stopped)" in run.log.read_text()
 
 
@@ -176,7 +177,7 @@ def test_a_signal_to_the_master_drains_and_leaves_a_whole_folder(
         assert set(outcomes) == {"succeeded", "not_sent"}
         info = read_run_info(run.run_folder)
         assert (info.state, info.stop_reason) == ("stopped", "interrupted")
-        assert summary_of(run.run_folder)["verdict"] == "DEGRADED"
+        assert degraded(summary_of(run.run_folder))
         assert (run.run_folder / "report.html").exists()
 
 
@@ -200,7 +201,7 @@ def test_after_the_master_was_killed_workers_stop_and_recover_finds_every_record
     sent_at_s = [record.sent_at_s for record in records if record.sent_at_s is not None]
     assert len(sent_at_s) >= 20 * 5  # all that was sent until the kill
     assert max(sent_at_s) < 5 + 3 + 10  # and no more 10 s after it
-    assert summary_of(folder)["verdict"] == "DEGRADED"
+    assert degraded(summary_of(folder))
 
 
 @pytest.mark.parametrize(
@@ -247,7 +248,7 @@ def test_when_every_worker_is_lost_the_run_is_not_called_interrupted(server: str
         info = read_run_info(run.run_folder)
         assert info.name == "all lost"
         assert info.stop_reason in (None, "all workers were lost")
-        assert summary_of(run.run_folder)["verdict"] == "DEGRADED"
+        assert degraded(summary_of(run.run_folder))
 
 
 def test_a_stop_while_the_first_request_hangs_ends_it_at_once(tmp_path: Path) -> None:
