@@ -36,11 +36,11 @@ class RunSettings:
     stall_limit_s: float
     total_limit_s: float
     connections: str
-    gaps: str
     run_name: str
     runs_dir: str
     load: str = "open"
     endpoint: str = "chat"
+    gaps: str = "all"
     engine: str = "direct"
     api_version: str | None = None
     cv: float | None = None
