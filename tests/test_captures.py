@@ -30,13 +30,15 @@ CUT_SHORT = {
 
 
 def as_sent(name: str) -> list[Step]:
-    """A captured answer on the wire again. Its transfer chunks are gone: each event gets one."""
+    """A captured answer on the wire again. Its transfer chunks are gone: each event gets one. Bodies in which
+    a path or key was replaced are shorter than they were, and say so."""
     head, body = head_and_body(name)
     length = re.search(rb"(?im)^content-length: *(\d+)", head)
     if name.endswith(RAW):
         return [head + body]
     if b"chunked" not in head.lower():
-        return [head + body[: int(length[1]) if length else None]]
+        body = body[: int(length[1]) if length else None]
+        return [re.sub(rb"(?im)^(content-length: *)\d+", rb"\g<1>%d" % len(body), head) + body]
     chunks = [chunk(part + b"\n\n") for part in body.split(b"\n\n") if part.strip()]
     return [head, *chunks, CLOSE if name in CUT_SHORT else LAST_CHUNK]
 

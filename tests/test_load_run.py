@@ -84,6 +84,7 @@ SHORT_PULSE = [
 ]
 
 
+@pytest.mark.slow
 def test_one_seed_fires_one_schedule_with_any_number_of_workers(server: str, tmp_path: Path) -> None:
     schedules = set()
     for workers in (0, 1, 2, 4):

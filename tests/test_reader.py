@@ -207,7 +207,7 @@ def wait_until_the_kernel_stamps() -> None:
 @pytest.mark.skipif(Wire.stamps != "kernel", reason="kernel stamps are Linux's")
 def test_kernel_stamps_do_not_depend_on_when_we_read() -> None:
     wait_until_the_kernel_stamps()
-    with ByteServer([STREAM_HEAD, chunk(b"a"), 0.1, chunk(b"b"), LAST_CHUNK]) as server:
+    with ByteServer([STREAM_HEAD + chunk(b"a"), 0.1, chunk(b"b"), LAST_CHUNK]) as server:
         connection = pool_for(server).open()
         sink, ended = Kept(), gevent.event.AsyncResult()
         connection.send(REQUEST)
