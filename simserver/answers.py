@@ -17,9 +17,11 @@ import orjson
 from simserver.asked import Asked, Rules
 from simserver.errors import ApiError
 from simserver.request import Request
-from simserver.script import Script
+from simserver.script import TEXTS, Script
 
 DONE = b"data: [DONE]\n\n"
+_TEXTS = tuple(map(str.encode, TEXTS))
+_TEXT_LENGTHS = frozenset(map(len, _TEXTS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,10 @@ class Events(Protocol):
 
     def tokens(self, choice: int, first: int, last: int) -> list[bytes]:
         """Tokens `first` to `last` of a choice."""
+
+    def around(self, choice: int) -> tuple[bytes, bytes] | None:
+        """What stands before and after the text of a token that brings text and nothing else, when that
+        is the same for all of them."""
 
     def closing(self) -> list[bytes]:
         """After the last token of all."""
@@ -113,13 +119,32 @@ def usage_so_far(answer: Answer, choice: int, count: int) -> bytes:
     )
 
 
+class _Plain:
+    """The tokens of a choice that bring text and nothing else: all but the first and the last. Everything but
+    the text is made once, chunk framing included."""
+
+    __slots__ = ("_after", "_heads", "_start", "first", "last")
+
+    def __init__(self, script: Script, before: bytes, after: bytes) -> None:
+        self.first = script.reasoning_tokens + 2
+        self.last = script.tokens - 1
+        self._start = script.start - 1
+        size = len(before) + len(after)
+        self._heads = {length: b"%x\r\n%b" % (size + length, before) for length in _TEXT_LENGTHS}
+        self._after = after + b"\r\n"
+
+    def chunk(self, number: int) -> bytes:
+        text = _TEXTS[(self._start + number) % len(_TEXTS)]
+        return self._heads[len(text)] + text + self._after
+
+
 class AnswerStream:
     """One streamed answer, written to an open chunked HTTP response.
 
     Of a choice's tokens the first goes out at once, then `stream_interval` of them in an event, as
     in vLLM."""
 
-    __slots__ = ("_answer", "_events", "_interval", "_left", "_opened", "_sent", "_transport")
+    __slots__ = ("_answer", "_events", "_interval", "_left", "_opened", "_plain", "_sent", "_transport")
 
     def __init__(self, transport: asyncio.Transport, answer: Answer, events: Events) -> None:
         self._transport = transport
@@ -129,6 +154,13 @@ class AnswerStream:
         self._sent = [0] * len(answer.scripts)
         self._left = len(answer.scripts)
         self._opened = False
+        self._plain = [self._plain_part(choice, script) for choice, script in enumerate(answer.scripts)]
+
+    def _plain_part(self, choice: int, script: Script) -> _Plain | None:
+        around = self._events.around(choice)
+        if around is None or self._interval > 1 or script.tool_call or script.cut:
+            return None
+        return _Plain(script, *around)
 
     def greet(self) -> None:
         """Write what comes before the request has begun."""
@@ -136,6 +168,12 @@ class AnswerStream:
 
     def write_token(self, choice: int, count: int) -> None:
         """Token `count` (from 1) of a choice is there: write what it brings."""
+        plain = self._plain[choice]
+        if plain is not None and plain.first <= count <= plain.last:
+            self._sent[choice] = count
+            if not self._transport.is_closing():
+                self._transport.write(plain.chunk(count))
+            return
         sent = self._sent[choice]
         last = count == self._answer.scripts[choice].tokens
         if sent and not last and count - sent < self._interval:

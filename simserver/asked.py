@@ -19,7 +19,7 @@ from simserver.errors import ApiError, bad_value, invalid
 from simserver.prefix import block_hashes
 
 MOST_PRIORITY = 2**31
-MOST_SEQUENCES = 1_024
+MOST_SEQUENCES = 128
 MOST_STOPS = 64
 OWN_FIELD = "simserver"
 _NUMBERS = ("temperature", "top_p", "presence_penalty", "frequency_penalty")

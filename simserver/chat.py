@@ -17,6 +17,7 @@ from simserver.script import TOOL_NAME, Kind, Script
 
 TOKENS_PER_MESSAGE = 4
 _TEMPLATE = ("",) * (TOKENS_PER_MESSAGE - 1)
+_UNFINISHED = b',"logprobs":null,"finish_reason":null}]'
 
 
 def prompts(fields: dict[str, Any]) -> list[list[str]]:
@@ -76,6 +77,11 @@ class ChatEvents:
                 head + self._delta(script, choice, kind, text, opens) + _after(script, ends, counts)
             )
         return events
+
+    def around(self, choice: int) -> tuple[bytes, bytes] | None:
+        if self._answer.asked.continuous_usage:
+            return None
+        return self._deltas[choice] + b'"content":"', b'"}' + _UNFINISHED + b"}\n\n"
 
     def _delta(self, script: Script, choice: int, kind: Kind, text: str, opens: bool) -> bytes:
         if kind == "content":
@@ -144,6 +150,6 @@ def _opening(answer: Answer, kind: str) -> dict[str, Any]:
 
 def _after(script: Script, ends: bool, counts: bytes) -> bytes:
     if not ends:
-        return b',"logprobs":null,"finish_reason":null}]' + counts + b"}\n\n"
+        return _UNFINISHED + counts + b"}\n\n"
     reasons = (script.finish_reason.encode(), orjson.dumps(script.stop_reason), counts)
     return b',"logprobs":null,"finish_reason":"%b","stop_reason":%b}]%b}\n\n' % reasons

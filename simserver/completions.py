@@ -12,6 +12,7 @@ from simserver.errors import ApiError, invalid
 
 MOST_TOKENS_UNASKED = 16
 """The longest answer of a request that names none, as in OpenAI's API and in vLLM."""
+_UNFINISHED = b'"finish_reason":null,"stop_reason":null'
 
 
 def prompts(fields: dict[str, Any]) -> list[list[str]]:
@@ -55,12 +56,17 @@ class CompletionEvents:
     def tokens(self, choice: int, first: int, last: int) -> list[bytes]:
         script = self._answer.scripts[choice]
         text = "".join(text for _, text in script.runs(first, last))
-        reasons = b'"finish_reason":null,"stop_reason":null'
+        reasons = _UNFINISHED
         if last == script.tokens:
             told = (script.finish_reason.encode(), orjson.dumps(script.stop_reason))
             reasons = b'"finish_reason":"%b","stop_reason":%b' % told
         counts = usage_so_far(self._answer, choice, last)
         return [self._texts[choice] + escaped(text) + b'","logprobs":null,' + reasons + b"}]%b}\n\n" % counts]
+
+    def around(self, choice: int) -> tuple[bytes, bytes] | None:
+        if self._answer.asked.continuous_usage:
+            return None
+        return self._texts[choice], b'","logprobs":null,' + _UNFINISHED + b"}]}\n\n"
 
     def closing(self) -> list[bytes]:
         if not self._answer.asked.include_usage:

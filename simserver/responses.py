@@ -148,6 +148,9 @@ class ResponseEvents:
                 events.append(self._delta(kind, text))
         return events
 
+    def around(self, choice: int) -> tuple[bytes, bytes] | None:
+        return None  # each event has a number of its own
+
     def closing(self) -> list[bytes]:
         done = self._done()
         status = "incomplete" if self._script.finish_reason == "length" else "completed"

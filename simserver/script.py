@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import math
 import random
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import Literal
 
 from simserver.asked import Asked, Rules
@@ -31,7 +32,8 @@ north south winter summer morning evening garden window bridge harbour island fo
 engine signal number letter minute second market village station journey question reason measure balance
 pattern
 """.split()
-_TEXTS = tuple(f" {word}" for word in WORDS)
+TEXTS = tuple(f" {word}" for word in WORDS)
+"""What tokens say, plain letters all."""
 _CHOICES_APART = 11
 """Words between the beginnings of two choices' texts."""
 
@@ -61,7 +63,7 @@ class Script:
 
     def text(self, number: int) -> str:
         """What token `number` says; in a tool call a piece of its arguments."""
-        word = _TEXTS[(self.start + number - 1) % len(_TEXTS)]
+        word = TEXTS[(self.start + number - 1) % len(TEXTS)]
         if self.cut and number >= self.cut[0]:
             return self.cut[1] if number == self.cut[0] else ""
         if self.tool_call and number > self.reasoning_tokens:
@@ -91,10 +93,10 @@ def scripts(asked: Asked, rules: Rules, number: int) -> tuple[Script, ...]:
 
 def _script(asked: Asked, rules: Rules, number: int, choice: int) -> Script:
     start = (number + choice * _CHOICES_APART) % len(WORDS)
-    own = _own_length(asked, rules, random.Random(f"{rules.seed}/{number}/{choice}"))
-    length = max(own, asked.least_tokens)
-    tokens, reason = (asked.most_tokens, "length") if length > asked.most_tokens else (int(length), "stop")
-    finish: FinishReason = "stop" if reason == "stop" else "length"
+    length = max(_own_length(asked, rules, f"{rules.seed}/{number}/{choice}"), asked.least_tokens)
+    too_long = length > asked.most_tokens
+    tokens = asked.most_tokens if too_long else int(length)
+    finish: FinishReason = "length" if too_long else "stop"
     reasoning_tokens = min(asked.reasoning_tokens, tokens)
     if asked.tool_call and reasoning_tokens < tokens:
         return Script(start, tokens, "tool_calls", None, reasoning_tokens, tool_call=True)
@@ -102,7 +104,7 @@ def _script(asked: Asked, rules: Rules, number: int, choice: int) -> Script:
     return _stopped(plain, asked) if asked.stop else plain
 
 
-def _own_length(asked: Asked, rules: Rules, drawn: random.Random) -> float:
+def _own_length(asked: Asked, rules: Rules, seed: str) -> float:
     """Tokens after which the model would end by itself; infinite when it would not."""
     if asked.ignore_eos:
         return math.inf
@@ -110,18 +112,14 @@ def _own_length(asked: Asked, rules: Rules, drawn: random.Random) -> float:
         return math.inf if asked.most_named else rules.default_output_tokens
     if rules.output_mean <= 1:
         return 1
-    return 1 + math.floor(math.log(1 - drawn.random()) / math.log(1 - 1 / rules.output_mean))
+    return 1 + math.floor(math.log(1 - random.Random(seed).random()) / math.log(1 - 1 / rules.output_mean))
 
 
 def _stopped(script: Script, asked: Asked) -> Script:
     """The script as it ends where the first of the stop strings is complete."""
     before = script.reasoning_tokens
-    ends: list[int] = []
-    reached = 0
-    for number in range(before + 1, script.tokens + 1):
-        reached += len(script.text(number))
-        ends.append(reached)
-    text = "".join(script.text(number) for number in range(before + 1, script.tokens + 1))
+    texts = [script.text(number) for number in range(before + 1, script.tokens + 1)]
+    text, ends = "".join(texts), list(accumulate(map(len, texts)))
     least = asked.least_tokens - before
     silent = ends[min(least, len(ends)) - 1] if least > 0 and ends else 0
     found = [
@@ -132,8 +130,7 @@ def _stopped(script: Script, asked: Asked) -> Script:
     if not found:
         return script
     end, at, stop = min(found)
-    last = next(place for place, reach in enumerate(ends) if reach >= end)
-    cut = next(place for place, reach in enumerate(ends) if reach > at)
+    last, cut = bisect_left(ends, end), bisect_right(ends, at)
     begins = ends[cut - 1] if cut else 0
     return Script(
         script.start,
