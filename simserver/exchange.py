@@ -15,6 +15,9 @@ from simserver.request import Request
 class Stream(Protocol):
     """Where the step loop writes a request's tokens."""
 
+    def greet(self) -> None:
+        """Before the request has begun."""
+
     def write_token(self, choice: int, count: int) -> None:
         """Token number `count` of a choice, from 1."""
 

@@ -39,6 +39,11 @@ class FaultyStream:
         self._stalling: asyncio.Task[None] | None = None
         self._over = False
 
+    def greet(self) -> None:
+        """Write what comes before the request has begun, unless that is held back too."""
+        if self._fault.name != "buffer":
+            self._stream.greet()
+
     def write_token(self, choice: int, count: int) -> None:
         name, after = self._fault.name, self._fault.settings.get("after", 0)
         if self._over:
@@ -48,6 +53,7 @@ class FaultyStream:
         if name == "buffer":
             self._held.append((choice, count))
             if written == self._tokens:
+                self._stream.greet()
                 self._release()
         elif self._stalling is not None and not self._stalling.done():
             self._held.append((choice, count))

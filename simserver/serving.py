@@ -154,17 +154,13 @@ class Serving:
             raise ConnectionResetError("the client left")
         transport, answer = request.transport, exchange.answer
         stream = AnswerStream(transport, answer, endpoint.events(answer))
-        stream.greet()
-        if fault is None:
-            exchange.stream = stream
-            self.steps.submit(exchange)
-            await exchange.ended
-            return response
-        faulty = FaultyStream(stream, transport, fault, answer.tokens, exchange.fail)
-        exchange.stream = faulty
+        faulty = FaultyStream(stream, transport, fault, answer.tokens, exchange.fail) if fault else None
+        exchange.stream = faulty or stream
+        exchange.stream.greet()
         self.steps.submit(exchange)
         await exchange.ended
-        await faulty.settled()
+        if faulty is not None:
+            await faulty.settled()
         return response
 
     async def _whole(self, endpoint: Endpoint, exchange: Exchange) -> web.StreamResponse:

@@ -146,7 +146,7 @@ def within(ours: Any, theirs: Any) -> bool:
     return True
 
 
-CAPTURED = {
+CAPTURED: dict[str, tuple[str, dict[str, object]]] = {
     "vllm_completions_stream": ("completions", {}),
     "vllm_responses_stream": ("responses", {}),
     "vllm_stream_usage_true": ("chat", {}),
@@ -391,6 +391,18 @@ def test_what_is_held_back_comes_whole_with_several_choices_too(server: str, fau
     finally:
         pool.close()
     assert (record.outcome, record.output_tokens) == ("succeeded", 2 * TOKENS)
+
+
+def test_a_buffering_proxy_holds_the_greeting_too(server: str) -> None:
+    with connected(server) as connection:
+        payload = json.dumps(fields_of("responses", 40))
+        began_s = time.monotonic()
+        path, header = "/v1/responses", {"x-simserver-fault": "buffer"}
+        connection.request("POST", path, payload, header)
+        response = connection.getresponse()
+        first = response.read1(10)
+        assert time.monotonic() - began_s > 40 * 0.009  # as long as all its steps
+        assert events_of(first + response.read())[-1][0] == "response.completed"
 
 
 # --- TLS, crash
