@@ -128,7 +128,6 @@ class SimulatedServer:
 
     async def crash(self) -> None:
         """As if the process had been killed: no word to anybody, all connections reset, nobody listens."""
-        self._serving.ending = "faulted"
         self._listener.close()
         self._stepping.cancel()
         for connection in list(self._http.connections):

@@ -174,18 +174,18 @@ class ResponseEvents:
 
     def _delta(self, kind: Kind, text: str) -> bytes:
         name = f"{_ITEMS[kind].events}.delta"
-        logprobs = b'"logprobs":[],' if kind == "content" else b""
         fields = (
             name.encode(),
+            b'"content_index":0,' if _ITEMS[kind].part else b"",
             escaped(text),
             _item_id(self._answer, kind).encode(),
-            logprobs,
+            b'"logprobs":[],' if kind == "content" else b"",
             self._places[kind],
             self._next(),
             name.encode(),
         )
         return (
-            b'event: %b\ndata: {"content_index":0,"delta":"%b","item_id":"%b",%b"output_index":%d,'
+            b'event: %b\ndata: {%b"delta":"%b","item_id":"%b",%b"output_index":%d,'
             b'"sequence_number":%d,"type":"%b"}\n\n' % fields
         )
 
@@ -196,7 +196,8 @@ class ResponseEvents:
         kind = next(reversed(self._places))
         row, text = _ITEMS[kind], self._script.whole[kind]
         where = self._where(kind)
-        events = [self._event(f"{row.events}.done", {**where, row.field: text})]
+        told = {**where, row.field: text} | ({"logprobs": []} if kind == "content" else {})
+        events = [self._event(f"{row.events}.done", told)]
         if row.part:
             events.append(self._event(f"{row.part_events}.done", {**where, "part": row.part(text)}))
         item = row.make(_item_id(self._answer, kind), text, True)
@@ -205,7 +206,8 @@ class ResponseEvents:
 
     def _where(self, kind: Kind) -> dict[str, Any]:
         item_id = _item_id(self._answer, kind)
-        return {"content_index": 0, "item_id": item_id, "output_index": self._places[kind]}
+        index = {"content_index": 0} if _ITEMS[kind].part else {}
+        return {**index, "item_id": item_id, "output_index": self._places[kind]}
 
     def _event(self, name: str, fields: dict[str, Any]) -> bytes:
         body = orjson.dumps({**fields, "sequence_number": self._next(), "type": name})
