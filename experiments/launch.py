@@ -91,7 +91,7 @@ def simulated_server(log: Path, *options: str, cores: Sequence[int] = ()) -> Ite
     """Run `python -m simserver` on a free port of 127.0.0.1 while the block lasts; yields its base URL."""
     process = start(["-m", "simserver", "--port", "0", *options], log, cores=cores)
     try:
-        ready = wait_for_line(process, log, r"listening on (http://127\.0\.0\.1:\d+)", limit_s=30)
+        ready = wait_for_line(process, log, r"listening on (https?://127\.0\.0\.1:\d+)", limit_s=30)
         yield ready[1]
     finally:
         stop(process)

@@ -39,13 +39,13 @@ from runlog.server_samples import SampleWriter, ServerSample
 from simserver import __version__ as simserver_version
 from simserver.admission import Admission
 from simserver.engine import Engine
-from simserver.options import (
+from simserver.engine_options import (
     add_admission_options,
     add_engine_options,
     admission_of,
     engine_of,
-    tables,
 )
+from simserver.epilog import tables
 from simserver.presets import PRESETS
 from simserver.virtual import run_virtually
 

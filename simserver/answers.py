@@ -1,35 +1,80 @@
-"""Tokens -> bytes on the wire, in the shape of vLLM's chat completions.
+"""An answer's tokens -> bytes on the wire; each endpoint says in what shape.
 
-A stream is, in this order: a role event with empty content, just before the first token; one event per
-token, the last of them with the finish reason; a usage event without choices, if asked for; `[DONE]`.
-
-Everything that is the same for all tokens of a request is made once, chunk framing included, so that a
-token costs one concatenation and one write. Writes go straight to the connection's transport, which buffers
-what a slow reader has not taken: the engine never waits for a reader, and a stream's buffer is bounded by
-the context length.
+What is the same for all tokens of a request is made once, so that a token costs a concatenation and
+a write. Writes go straight to the connection's transport, which buffers what a slow reader has not
+taken: the engine never waits for a reader, and a stream's buffer is bounded by the context length.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import orjson
 
-from simserver.chat import ApiError, ChatRequest
+from simserver.asked import Asked, Rules
+from simserver.errors import ApiError
+from simserver.request import Request
+from simserver.script import TEXTS, Script
 
-WORDS = """
-time load queue burst token batch step cache block model prompt answer stream server budget chunk prefill
-decode wait run late early slow fast peak quiet wave tide river stone cloud field light sound paper metal
-north south winter summer morning evening garden window bridge harbour island forest valley mountain
-engine signal number letter minute second market village station journey question reason measure balance
-pattern
-""".split()
+DONE = b"data: [DONE]\n\n"
+_TEXTS = tuple(map(str.encode, TEXTS))
+_TEXT_LENGTHS = frozenset(map(len, _TEXTS))
 
-_AFTER_TEXT = b'"},"logprobs":null,"finish_reason":null}]}\n\n\r\n'
-# Per word: its length with the leading space, and the rest of its event from the text on.
-_TOKEN_EVENTS = tuple((len(word) + 1, b" " + word.encode() + _AFTER_TEXT) for word in WORDS)
-_WORD_LENGTHS = sorted({length for length, _ in _TOKEN_EVENTS})
-_DONE = b"data: [DONE]\n\n"
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One request's answer: what it is called, what was asked, what each choice says and how far
+    the engine is with it."""
+
+    request_id: str
+    created: int
+    asked: Asked
+    rules: Rules
+    scripts: Sequence[Script]
+    sequences: Sequence[Request]
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all choices, when it is whole."""
+        return sum(script.tokens for script in self.scripts)
+
+    @property
+    def reasoning_tokens(self) -> int:
+        return sum(script.reasoning_tokens for script in self.scripts)
+
+    @property
+    def cached_tokens(self) -> int:
+        """Prompt tokens found in the prefix cache, each prompt counted once."""
+        return sum(one.cached_prompt_tokens for one in self.sequences[:: self.asked.n])
+
+
+class Events(Protocol):
+    """How an endpoint streams one answer: lists of server-sent events, as bytes."""
+
+    def greeting(self) -> list[bytes]:
+        """At once, however long the request waits."""
+
+    def opening(self) -> list[bytes]:
+        """Just before the first token of all."""
+
+    def tokens(self, choice: int, first: int, last: int) -> list[bytes]:
+        """Tokens `first` to `last` of a choice."""
+
+    def around(self, choice: int) -> tuple[bytes, bytes] | None:
+        """What stands before and after the text of a token that brings text and nothing else, when that
+        is the same for all of them."""
+
+    def closing(self) -> list[bytes]:
+        """After the last token of all."""
+
+    def failing(self, error: ApiError) -> list[bytes]:
+        """Instead of all that would follow."""
+
+
+MakeEvents = Callable[[Answer], Events]
 
 
 def chunk(payload: bytes) -> bytes:
@@ -37,99 +82,117 @@ def chunk(payload: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(payload), payload)
 
 
-def _word(start: int, index: int) -> str:
-    return WORDS[(start + index) % len(WORDS)]
+def escaped(text: str) -> bytes:
+    """Text as it stands between the quotes of a JSON string."""
+    return orjson.dumps(text)[1:-1]
 
 
-def usage(chat: ChatRequest, completion_tokens: int) -> dict[str, int]:
-    return {
-        "prompt_tokens": chat.prompt_tokens,
-        "total_tokens": chat.prompt_tokens + completion_tokens,
+def event(fields: dict[str, Any]) -> bytes:
+    """An event without a name."""
+    return b"data: %b\n\n" % orjson.dumps(fields)
+
+
+def usage(answer: Answer, completion_tokens: int) -> dict[str, Any]:
+    """The usage of chat and text completions; details only where there are some to tell."""
+    prompt_tokens = answer.asked.prompt_tokens
+    counts: dict[str, Any] = {
+        "prompt_tokens": prompt_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
         "completion_tokens": completion_tokens,
     }
+    if answer.rules.prompt_tokens_details:
+        counts["prompt_tokens_details"] = {"cached_tokens": answer.cached_tokens}
+    if answer.reasoning_tokens:
+        counts["completion_tokens_details"] = {"reasoning_tokens": answer.reasoning_tokens}
+    return counts
 
 
-class TokenStream:
-    """The events of one streamed answer, written to an open chunked HTTP response.
+def usage_so_far(answer: Answer, choice: int, count: int) -> bytes:
+    """`,"usage":{...}` with a choice's running counts, for continuous_usage_stats; else nothing."""
+    if not answer.asked.continuous_usage:
+        return b""
+    prompt_tokens = answer.asked.prompt_of(choice).tokens
+    return b',"usage":{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d}' % (
+        prompt_tokens,
+        prompt_tokens + count,
+        count,
+    )
 
-    start: which word the answer begins with, so that answers differ.
-    """
 
-    __slots__ = ("_chat", "_head", "_heads", "_start", "_transport")
+class _Plain:
+    """The tokens of a choice that bring text and nothing else: all but the first and the last. Everything but
+    the text is made once, chunk framing included."""
 
-    def __init__(
-        self,
-        transport: asyncio.Transport,
-        completion_id: str,
-        created: int,
-        model: str,
-        chat: ChatRequest,
-        start: int,
-    ) -> None:
+    __slots__ = ("_after", "_heads", "_start", "first", "last")
+
+    def __init__(self, script: Script, before: bytes, after: bytes) -> None:
+        self.first = script.reasoning_tokens + 2
+        self.last = script.tokens - 1
+        self._start = script.start - 1
+        size = len(before) + len(after)
+        self._heads = {length: b"%x\r\n%b" % (size + length, before) for length in _TEXT_LENGTHS}
+        self._after = after + b"\r\n"
+
+    def chunk(self, number: int) -> bytes:
+        text = _TEXTS[(self._start + number) % len(_TEXTS)]
+        return self._heads[len(text)] + text + self._after
+
+
+class AnswerStream:
+    """One streamed answer, written to an open chunked HTTP response.
+
+    Of a choice's tokens the first goes out at once, then `stream_interval` of them in an event, as
+    in vLLM."""
+
+    __slots__ = ("_answer", "_events", "_interval", "_left", "_opened", "_plain", "_sent", "_transport")
+
+    def __init__(self, transport: asyncio.Transport, answer: Answer, events: Events) -> None:
         self._transport = transport
-        self._chat = chat
-        self._start = start
-        opening = {"id": completion_id, "object": "chat.completion.chunk", "created": created, "model": model}
-        self._head = b"data: " + orjson.dumps(opening)[:-1]
-        head = self._head + b',"choices":[{"index":0,"delta":{"content":"'
-        rest = len(head) + len(_AFTER_TEXT) - len(b"\r\n")
-        self._heads = {length: b"%x\r\n%b" % (rest + length, head) for length in _WORD_LENGTHS}
+        self._answer = answer
+        self._events = events
+        self._interval = answer.rules.stream_interval
+        self._sent = [0] * len(answer.scripts)
+        self._left = len(answer.scripts)
+        self._opened = False
+        self._plain = [self._plain_part(choice, script) for choice, script in enumerate(answer.scripts)]
 
-    def write_token(self, count: int) -> None:
-        """Write what token number `count` (from 1) brings: the first and the last bring more than text."""
-        if self._transport.is_closing():
+    def _plain_part(self, choice: int, script: Script) -> _Plain | None:
+        around = self._events.around(choice)
+        if around is None or self._interval > 1 or script.tool_call or script.cut:
+            return None
+        return _Plain(script, *around)
+
+    def greet(self) -> None:
+        """Write what comes before the request has begun."""
+        self._write(self._events.greeting())
+
+    def write_token(self, choice: int, count: int) -> None:
+        """Token `count` (from 1) of a choice is there: write what it brings."""
+        plain = self._plain[choice]
+        if plain is not None and plain.first <= count <= plain.last:
+            self._sent[choice] = count
+            if not self._transport.is_closing():
+                self._transport.write(plain.chunk(count))
             return
-        if 1 < count < self._chat.output_tokens:
-            length, event = _TOKEN_EVENTS[(self._start + count - 1) % len(_TOKEN_EVENTS)]
-            self._transport.write(self._heads[length] + event)
+        sent = self._sent[choice]
+        last = count == self._answer.scripts[choice].tokens
+        if sent and not last and count - sent < self._interval:
             return
-        pieces = []
-        if count == 1:
-            role = b',"choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,'
-            pieces.append(chunk(self._head + role + b'"finish_reason":null}]}\n\n'))
-        if count < self._chat.output_tokens:
-            length, event = _TOKEN_EVENTS[self._start % len(_TOKEN_EVENTS)]
-            pieces.append(self._heads[length] + event)
-        else:
-            text = b',"choices":[{"index":0,"delta":{"content":" %b"},"logprobs":null,"finish_reason":"%b",'
-            pieces.append(
-                chunk(
-                    self._head
-                    + text % (_word(self._start, count - 1).encode(), self._chat.finish_reason.encode())
-                    + b'"stop_reason":null}]}\n\n'
-                )
-            )
-            if self._chat.include_usage:
-                counts = orjson.dumps(usage(self._chat, count))
-                pieces.append(chunk(self._head + b',"choices":[],"usage":%b}\n\n' % counts))
-            pieces.append(chunk(_DONE))
-        self._transport.write(b"".join(pieces))
+        events = self._events.tokens(choice, sent + 1, count)
+        self._sent[choice] = count
+        if not self._opened:
+            self._opened = True
+            events = self._events.opening() + events
+        if last:
+            self._left -= 1
+            if not self._left:
+                events = events + self._events.closing()
+        self._write(events)
 
     def write_error(self, error: ApiError) -> None:
-        """End the stream as vLLM does when its engine dies: an error event, then `[DONE]`."""
-        if self._transport.is_closing():
-            return
-        self._transport.write(chunk(b"data: " + error.body + b"\n\n") + chunk(_DONE))
+        """End the stream with an error."""
+        self._write(self._events.failing(error))
 
-
-def whole_answer(completion_id: str, created: int, model: str, chat: ChatRequest, start: int) -> bytes:
-    """The body of an answer that is not streamed."""
-    text = "".join(f" {_word(start, index)}" for index in range(chat.output_tokens))
-    return orjson.dumps(
-        {
-            "id": completion_id,
-            "object": "chat.completion",
-            "created": created,
-            "model": model,
-            "choices": [
-                {
-                    "index": 0,
-                    "message": {"role": "assistant", "content": text, "refusal": None},
-                    "logprobs": None,
-                    "finish_reason": chat.finish_reason,
-                    "stop_reason": None,
-                }
-            ],
-            "usage": usage(chat, chat.output_tokens),
-        }
-    )
+    def _write(self, events: list[bytes]) -> None:
+        if events and not self._transport.is_closing():
+            self._transport.write(b"".join(map(chunk, events)))

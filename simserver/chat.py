@@ -1,193 +1,155 @@
-"""A chat completion's body -> what is asked of the engine, or an error in vLLM's words and shape.
+"""/v1/chat/completions: its prompts, its events and its whole answers, in vLLM's shapes.
 
-Prompt tokens are counted by a plain rule, so that a test knows them beforehand: one per word (split at
-white space) of each message's text, plus `TOKENS_PER_MESSAGE` per message for the chat template. The answer
-has exactly `max_completion_tokens` (or `max_tokens`) tokens and ends by "length"; a request that names
-neither gets the server's default length and ends by "stop", as if the model had come to an end.
-`priority` is heeded by the policy of that name. `ignore_eos`, `min_tokens` and the sampling options are
-taken and change nothing.
-"""
+A stream is, in this order: a role event with empty content for each choice, just before the first
+token; one event per token (or per `--stream-interval`), the last of each choice with the finish
+reason; a usage event without choices, if asked for; `[DONE]`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import orjson
 
-from simserver.prefix import block_hashes
+from simserver.answers import DONE, Answer, escaped, usage, usage_so_far
+from simserver.asked import text_of
+from simserver.errors import ApiError, invalid
+from simserver.script import TOOL_NAME, Kind, Script
 
 TOKENS_PER_MESSAGE = 4
-MOST_PRIORITY = 2**31
 _TEMPLATE = ("",) * (TOKENS_PER_MESSAGE - 1)
-
-FinishReason = Literal["length", "stop"]
-
-
-class ApiError(Exception):
-    """A request turned away: HTTP status, the fields of vLLM's error object, and when to try again."""
-
-    def __init__(
-        self,
-        status: int,
-        message: str,
-        kind: str,
-        param: str | None = None,
-        retry_after_s: int | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.status = status
-        self.retry_after_s = retry_after_s
-        self.error = {"message": message, "type": kind, "param": param, "code": status}
-
-    @property
-    def body(self) -> bytes:
-        return orjson.dumps({"error": self.error})
+_UNFINISHED = b',"logprobs":null,"finish_reason":null}]'
 
 
-@dataclass(frozen=True, slots=True)
-class ChatRequest:
-    """What one request asks for."""
-
-    prompt_tokens: int
-    output_tokens: int
-    finish_reason: FinishReason
-    stream: bool
-    include_usage: bool
-    priority: int = 0
-    block_hashes: tuple[int, ...] = ()
+def prompts(fields: dict[str, Any]) -> list[list[str]]:
+    """One prompt: for each message the template's tokens, then its words. Raises ApiError."""
+    return [prompt_of(fields.get("messages"), "body.messages")]
 
 
-@dataclass(frozen=True, slots=True)
-class ChatRules:
-    """What this server serves: its model's name, its context length, its answers' length unless asked.
-
-    prefix_caching: whether prompts get the hashes by which they share KV blocks.
-    """
-
-    model: str
-    max_model_len: int
-    default_output_tokens: int
-    prefix_caching: bool = True
-
-
-def read_chat_request(body: bytes, rules: ChatRules) -> ChatRequest:
-    """Parse and check one body. Raises ApiError with status 400, or 404 for another model's name."""
-    try:
-        asked = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise ApiError(400, f"JSON decode error: {error}", "Bad Request", "body") from None
-    if not isinstance(asked, dict):
-        raise _invalid("body", "Input should be a valid dictionary")
-
-    model = asked.get("model")
-    if model is not None and model != rules.model:
-        raise ApiError(
-            404,
-            f"The model `{model}` does not exist. Valid aliases: {rules.model}.",
-            "NotFoundError",
-            "model",
-        )
-    if asked.get("n") not in (None, 1):
-        raise _bad_value("n", asked["n"], "only n=1 is served")
-    stream = asked.get("stream") or False
-    if not isinstance(stream, bool):
-        raise _invalid("body.stream", "Input should be a valid boolean")
-
-    priority = asked.get("priority") or 0
-    if not isinstance(priority, int) or abs(priority) > MOST_PRIORITY:
-        raise _invalid("body.priority", "Input should be a valid integer")
-
-    prompt = _prompt_of(asked.get("messages"))
-    prompt_tokens = len(prompt)
-    if prompt_tokens >= rules.max_model_len:
-        raise ApiError(
-            400,
-            f"This model's maximum context length is {rules.max_model_len} tokens. However, your prompt "
-            f"contains {prompt_tokens} input tokens, which leaves no room for an answer. Please reduce the "
-            f"length of the input prompt. (parameter=input_tokens, value={prompt_tokens})",
-            "BadRequestError",
-            "input_tokens",
-        )
-    output_tokens, finish_reason = _answer_length(asked, prompt_tokens, rules)
-    return ChatRequest(
-        prompt_tokens=prompt_tokens,
-        output_tokens=output_tokens,
-        finish_reason=finish_reason,
-        stream=stream,
-        include_usage=_usage_wanted(asked.get("stream_options"), stream),
-        priority=int(priority),
-        block_hashes=block_hashes(prompt) if rules.prefix_caching else (),
-    )
-
-
-def _prompt_of(messages: Any) -> list[str]:
-    """The prompt's tokens: for each message those of the template, then its words."""
+def prompt_of(messages: Any, where: str) -> list[str]:
+    """The tokens of a list of messages that stands at `where`. Raises ApiError."""
     if not isinstance(messages, list):
-        raise _invalid("body.messages", "Field required: a list of messages")
+        raise invalid(where, "Field required: a list of messages")
     if not messages:
-        raise _invalid("body.messages", "List should have at least 1 item")
+        raise invalid(where, "List should have at least 1 item")
     tokens: list[str] = []
     for index, message in enumerate(messages):
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-            raise _invalid(f"body.messages.{index}", "Input should be a message with a role")
-        tokens += [message["role"], *_TEMPLATE]
-        tokens += _text_of(message.get("content"), index).split()
+            raise invalid(f"{where}.{index}", "Input should be a message with a role")
+        tokens += message_tokens(message["role"], text_of(message.get("content"), f"{where}.{index}.content"))
     return tokens
 
 
-def _text_of(content: Any, index: int) -> str:
-    """A message's text: a string, none (a tool call), or a list of parts of which those with text count."""
-    if content is None:
-        return ""
-    if isinstance(content, str):
-        return content
-    if isinstance(content, list) and all(isinstance(part, dict) for part in content):
-        return " ".join(part["text"] for part in content if isinstance(part.get("text"), str))
-    raise _invalid(f"body.messages.{index}.content", "Input should be a string or a list of content parts")
+def message_tokens(role: str, text: str) -> list[str]:
+    return [role, *_TEMPLATE, *text.split()]
 
 
-def _answer_length(asked: dict[str, Any], prompt_tokens: int, rules: ChatRules) -> tuple[int, FinishReason]:
-    room = rules.max_model_len - prompt_tokens
-    name = "max_completion_tokens" if asked.get("max_completion_tokens") is not None else "max_tokens"
-    length = asked.get(name)
-    if length is None:
-        return min(rules.default_output_tokens, room), "stop"
-    if not isinstance(length, int) or isinstance(length, bool):
-        raise _invalid(f"body.{name}", "Input should be a valid integer")
-    if length < 1:
-        raise _bad_value(name, length, f"{name} must be at least 1, got {length}")
-    if length > rules.max_model_len:
-        raise _bad_value(
-            name,
-            length,
-            f"{name}={length} cannot be greater than max_model_len={rules.max_model_len}. Please request "
-            "fewer output tokens",
-        )
-    if length > room:
-        raise _bad_value(
-            name,
-            length,
-            f"This model's maximum context length is {rules.max_model_len} tokens. However, you requested "
-            f"{length} output tokens and your prompt contains {prompt_tokens} input tokens. "
-            "Please reduce one of them",
-        )
-    return length, "length"
+class ChatEvents:
+    """A streamed chat completion."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self._head = b"data: " + orjson.dumps(_opening(answer, "chat.completion.chunk"))[:-1]
+        self._deltas = [
+            self._head + b',"choices":[{"index":%d,"delta":{' % choice
+            for choice in range(len(answer.scripts))
+        ]
+        self._reasoning = b'"%b":"' % answer.rules.reasoning_field.encode()
+
+    def greeting(self) -> list[bytes]:
+        return []
+
+    def opening(self) -> list[bytes]:
+        role = b'"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]%b}\n\n'
+        return [
+            delta + role % usage_so_far(self._answer, choice, 0) for choice, delta in enumerate(self._deltas)
+        ]
+
+    def tokens(self, choice: int, first: int, last: int) -> list[bytes]:
+        script = self._answer.scripts[choice]
+        head = self._deltas[choice]
+        runs = script.runs(first, last)
+        counts = usage_so_far(self._answer, choice, last)
+        events = []
+        for place, (kind, text) in enumerate(runs):
+            opens = first <= script.reasoning_tokens + 1
+            ends = last == script.tokens and place == len(runs) - 1
+            events.append(
+                head + self._delta(script, choice, kind, text, opens) + _after(script, ends, counts)
+            )
+        return events
+
+    def around(self, choice: int) -> tuple[bytes, bytes] | None:
+        if self._answer.asked.continuous_usage:
+            return None
+        return self._deltas[choice] + b'"content":"', b'"}' + _UNFINISHED + b"}\n\n"
+
+    def _delta(self, script: Script, choice: int, kind: Kind, text: str, opens: bool) -> bytes:
+        if kind == "content":
+            return b'"content":"' + escaped(text) + b'"}'
+        if kind == "reasoning":
+            return self._reasoning + escaped(text) + b'"}'
+        call = {"index": 0, "function": {"arguments": text}}
+        if opens:
+            call = {**_call(self._answer, choice, text), "index": 0}
+        return b'"tool_calls":[' + orjson.dumps(call) + b"]}"
+
+    def closing(self) -> list[bytes]:
+        if not self._answer.asked.include_usage:
+            return [DONE]
+        counts = orjson.dumps(usage(self._answer, self._answer.tokens))
+        return [self._head + b',"choices":[],"usage":%b}\n\n' % counts, DONE]
+
+    def failing(self, error: ApiError) -> list[bytes]:
+        return [b"data: " + error.body + b"\n\n", DONE]
 
 
-def _usage_wanted(options: Any, stream: bool) -> bool:
-    if options is None:
-        return False
-    if not stream:
-        raise _invalid("body.stream_options", "Stream options can only be defined when `stream=True`")
-    if not isinstance(options, dict):
-        raise _invalid("body.stream_options", "Input should be a valid dictionary")
-    return bool(options.get("include_usage"))
+def whole(answer: Answer) -> dict[str, Any]:
+    """The body of an answer that is not streamed."""
+    return {
+        **_opening(answer, "chat.completion"),
+        "choices": [
+            {
+                "index": choice,
+                "message": _message(answer, choice, script),
+                "logprobs": None,
+                "finish_reason": script.finish_reason,
+                "stop_reason": script.stop_reason,
+            }
+            for choice, script in enumerate(answer.scripts)
+        ],
+        "usage": usage(answer, answer.tokens),
+    }
 
 
-def _invalid(where: str, why: str) -> ApiError:
-    return ApiError(400, f"1 validation error: {{'loc': '{where}', 'msg': '{why}'}}", "Bad Request", where)
+def _message(answer: Answer, choice: int, script: Script) -> dict[str, Any]:
+    said = script.whole
+    message: dict[str, Any] = {"role": "assistant", "content": said.get("content"), "refusal": None}
+    if "reasoning" in said:
+        message[answer.rules.reasoning_field] = said["reasoning"]
+    if "tool_call" in said:
+        message["tool_calls"] = [_call(answer, choice, said["tool_call"])]
+    return message
 
 
-def _bad_value(name: str, value: Any, why: str) -> ApiError:
-    return ApiError(400, f"{why}. (parameter={name}, value={value})", "BadRequestError", name)
+def _call(answer: Answer, choice: int, arguments: str) -> dict[str, Any]:
+    return {
+        "id": f"call-{answer.request_id}-{choice}",
+        "type": "function",
+        "function": {"name": TOOL_NAME, "arguments": arguments},
+    }
+
+
+def _opening(answer: Answer, kind: str) -> dict[str, Any]:
+    return {
+        "id": answer.request_id,
+        "object": kind,
+        "created": answer.created,
+        "model": answer.rules.model,
+    }
+
+
+def _after(script: Script, ends: bool, counts: bytes) -> bytes:
+    if not ends:
+        return _UNFINISHED + counts + b"}\n\n"
+    reasons = (script.finish_reason.encode(), orjson.dumps(script.stop_reason), counts)
+    return b',"logprobs":null,"finish_reason":"%b","stop_reason":%b}]%b}\n\n' % reasons

@@ -33,6 +33,12 @@ FAULTS: dict[str, FaultKind] = {
     for row in (
         FaultKind("freeze", "no step ends from `at` on for `for` seconds", {"at": 0.0, "for": 3.0}, True),
         FaultKind("slow", "steps take `times` as long", {"times": 3.0, **_WHEN}, True),
+        FaultKind(
+            "crash",
+            "at `at` all connections are reset; served again after `for` seconds, all counters at 0",
+            {"at": 10.0, "for": 3.0},
+            True,
+        ),
         FaultKind("refuse", "answered with `status`", {"status": 503.0, **_ANY}),
         FaultKind("error-body", "status 200 with an error for a body", _ANY),
         FaultKind("reset", "the connection is reset mid-stream", _MID_STREAM),
@@ -121,3 +127,8 @@ class Faults:
     def slowness(self, since_start_s: float) -> float:
         """What a step's time is multiplied by now."""
         return math.prod(f["times"] for f in self.listed if f.name == "slow" and f.holds(since_start_s))
+
+    @property
+    def crashes(self) -> list[Fault]:
+        """The crashes to come, the first one first."""
+        return sorted((f for f in self.listed if f.name == "crash"), key=lambda fault: fault["at"])

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
 
-from simserver.answers import TokenStream, chunk
-from simserver.chat import ApiError
+from simserver.answers import AnswerStream, chunk
+from simserver.errors import ApiError
 from simserver.faults import Fault
 from simserver.replies import fault_error
 
@@ -15,25 +14,16 @@ KEEP_ALIVE_S = 0.5
 GARBAGE = (b'data: {"choices":[{"index":0,"delta":{"content":\n\n', b'data: {"choices":"\xff\xfe"}\n\n')
 
 
-class Stream(Protocol):
-    """Where the step loop writes a request's tokens."""
-
-    def write_token(self, count: int) -> None:
-        """Token number `count`, from 1."""
-
-    def write_error(self, error: ApiError) -> None:
-        """The server gives up on the request."""
-
-
 class FaultyStream:
-    """A TokenStream that goes wrong once `fault["after"]` tokens are out.
+    """An AnswerStream that goes wrong once `fault["after"]` tokens are out, those of all choices
+    together.
 
-    give_up ends the request early, from the server's side. `settled` waits for what is still held back.
-    """
+    give_up ends the request early, from the server's side. `settled` waits for what is still held
+    back."""
 
     def __init__(
         self,
-        stream: TokenStream,
+        stream: AnswerStream,
         transport: asyncio.Transport,
         fault: Fault,
         tokens: int,
@@ -44,24 +34,33 @@ class FaultyStream:
         self._fault = fault
         self._tokens = tokens
         self._give_up = give_up
-        self._held: list[int] = []
+        self._held: list[tuple[int, int]] = []
+        self._written = 0
         self._stalling: asyncio.Task[None] | None = None
         self._over = False
 
-    def write_token(self, count: int) -> None:
+    def greet(self) -> None:
+        """Write what comes before the request has begun, unless that is held back too."""
+        if self._fault.name != "buffer":
+            self._stream.greet()
+
+    def write_token(self, choice: int, count: int) -> None:
         name, after = self._fault.name, self._fault.settings.get("after", 0)
         if self._over:
             return
+        self._written += 1
+        written = self._written
         if name == "buffer":
-            self._held.append(count)
-            if count == self._tokens:
+            self._held.append((choice, count))
+            if written == self._tokens:
+                self._stream.greet()
                 self._release()
         elif self._stalling is not None and not self._stalling.done():
-            self._held.append(count)
-        elif count <= after or (count > after + 1 and name in ("garbage", "stall")):
-            self._stream.write_token(count)
+            self._held.append((choice, count))
+        elif written <= after or (written > after + 1 and name in ("garbage", "stall")):
+            self._stream.write_token(choice, count)
         else:
-            self._strike(count)
+            self._strike(choice, count)
 
     def write_error(self, error: ApiError) -> None:
         if not self._over:
@@ -72,15 +71,15 @@ class FaultyStream:
         if self._stalling is not None:
             await self._stalling
 
-    def _strike(self, count: int) -> None:
+    def _strike(self, choice: int, count: int) -> None:
         name = self._fault.name
         if name == "garbage":
             for event in GARBAGE:
                 self._transport.write(chunk(event))
-            self._stream.write_token(count)
+            self._stream.write_token(choice, count)
             return
         if name == "stall":
-            self._held.append(count)
+            self._held.append((choice, count))
             self._stalling = asyncio.create_task(self._stall(self._fault["for"]))
             return
         self._over = True
@@ -101,5 +100,5 @@ class FaultyStream:
 
     def _release(self) -> None:
         held, self._held = self._held, []
-        for count in held:
-            self._stream.write_token(count)
+        for choice, count in held:
+            self._stream.write_token(choice, count)

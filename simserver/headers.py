@@ -6,7 +6,7 @@ import hmac
 from collections.abc import Mapping
 from hashlib import blake2b
 
-from simserver.chat import ApiError
+from simserver.errors import ApiError
 from simserver.faults import FAULT_HEADER, FAULTS, Fault, parse_fault
 
 

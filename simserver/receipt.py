@@ -10,15 +10,17 @@ from aiohttp import web
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """When a request had been received whole: Unix time and the monotonic clock. `number` counts from 0."""
+    """When a request had been received whole: Unix time and the monotonic clock. `number` counts
+    from 0; `prefix` says which endpoint it came to."""
 
+    prefix: str
     number: int
     at_s: float
     monotonic_s: float
 
     @property
     def request_id(self) -> str:
-        return f"chatcmpl-{self.number:016x}"
+        return f"{self.prefix}{self.number:016x}"
 
 
 class StampingProtocol(web.RequestHandler):

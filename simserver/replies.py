@@ -5,10 +5,11 @@ from __future__ import annotations
 from aiohttp import web
 
 from simserver.admission import UNAVAILABLE, Refusal
-from simserver.chat import ApiError
+from simserver.errors import ApiError
 from simserver.faults import Fault
 
 SERVER = {"Server": "simserver"}
+MAX_BODY_BYTES = 64 * 2**20
 
 
 async def read_body(request: web.BaseRequest) -> bytes:

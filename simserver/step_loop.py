@@ -13,12 +13,11 @@ import asyncio
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 
-from simserver.chat import ApiError, ChatRequest
 from simserver.engine import Engine
+from simserver.errors import ApiError
+from simserver.exchange import Exchange, Job
 from simserver.faults import Faults
-from simserver.faulty_stream import Stream
 from simserver.metrics import Metrics
 from simserver.request import Request, Step
 
@@ -28,30 +27,13 @@ WATCH_SHARE = 0.1
 WATCH_FLOOR_S = 0.002
 
 
-@dataclass(slots=True, eq=False)
-class Job:
-    """A request in the engine and where its tokens go; `done` tells its handler that it has ended."""
-
-    request: Request
-    chat: ChatRequest
-    done: asyncio.Future[ApiError | None]
-    """Result: None when the answer is whole, else why the server gave up on it."""
-    stream: Stream | None = None
-    previous_token_at_s: float = 0.0
-
-    def end(self, error: ApiError | None) -> None:
-        """Tell the handler that the request has ended; None when the answer is whole. The first holds."""
-        if not self.done.done():
-            self.done.set_result(error)
-
-
 class StepLoop:
     """Drives one engine in real time. `run` steps it; `submit` and `abort` come from request handlers."""
 
-    def __init__(self, engine: Engine, metrics: Metrics, faults: Faults) -> None:
+    def __init__(self, engine: Engine, metrics: Metrics, faults: Faults, started_s: float) -> None:
         self._engine = engine
         self._faults = faults
-        self.started_s = time.monotonic()
+        self._started_s = started_s
         self._metrics = metrics
         self._jobs: dict[Request, Job] = {}
         self._submitted = asyncio.Event()
@@ -62,23 +44,25 @@ class StepLoop:
         """Requests in the engine, waiting and running."""
         return len(self._jobs)
 
-    def submit(self, job: Job) -> None:
-        self._engine.submit(job.request)
-        self._jobs[job.request] = job
+    def submit(self, exchange: Exchange) -> None:
+        for job in exchange.jobs:
+            self._engine.submit(job.request)
+            self._jobs[job.request] = job
         self._submitted.set()
 
-    def abort(self, job: Job) -> None:
+    def abort(self, exchange: Exchange) -> None:
         """Forget a request and free its KV cache at once. Harmless when it has ended or never was in."""
-        if self._jobs.pop(job.request, None) is not None:
-            self._engine.abort(job.request)
+        for job in exchange.jobs:
+            if self._jobs.pop(job.request, None) is not None:
+                self._engine.abort(job.request)
 
     def give_up(self, error: ApiError) -> None:
         """End all requests with an error, as a server does that goes down."""
-        for job in list(self._jobs.values()):
-            self.abort(job)
-            if job.stream is not None:
-                job.stream.write_error(error)
-            job.end(error)
+        for exchange in dict.fromkeys(job.exchange for job in self._jobs.values()):
+            self.abort(exchange)
+            if exchange.stream is not None:
+                exchange.stream.write_error(error)
+            exchange.fail(error)
 
     async def run(self) -> None:
         """Step for ever; cancel the task to stop."""
@@ -107,9 +91,9 @@ class StepLoop:
 
     def _due_s(self, step: Step) -> float:
         """When a step ends, with the server's faults in it: slow steps, a freeze."""
-        since_start_s = step.started_at_s - self.started_s
+        since_start_s = step.started_at_s - self._started_s
         end_s = since_start_s + step.duration_s * self._faults.slowness(since_start_s)
-        return self.started_s + self._faults.frozen_until_s(end_s)
+        return self._started_s + self._faults.frozen_until_s(end_s)
 
     async def _wait_for_arrival(self, until_s: float | None) -> None:
         """Wait until a request comes, or until arrivals that the policy holds back may start."""
@@ -127,11 +111,11 @@ class StepLoop:
             else:
                 inter_token_latency.observe(now_s - job.previous_token_at_s)
             job.previous_token_at_s = now_s
-            if job.stream is not None:
-                job.stream.write_token(request.emitted_tokens)
+            if job.exchange.stream is not None:
+                job.exchange.stream.write_token(job.choice, request.emitted_tokens)
             if request.finished:
                 del self._jobs[request]
-                job.end(None)
+                job.exchange.one_done()
 
 
 class LatenessWatch:

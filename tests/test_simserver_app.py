@@ -179,7 +179,7 @@ USER = [{"role": "user", "content": "hi"}]
         ({"messages": USER, "max_completion_tokens": 1_001}, 400, "max_completion_tokens"),
         ({"messages": USER, "max_tokens": 996}, 400, "max_tokens"),
         ({"messages": [{"role": "user", "content": "word " * 996}]}, 400, "input_tokens"),
-        ({"messages": USER, "n": 2}, 400, "n"),
+        ({"messages": USER, "n": 0}, 400, "n"),
         ({"messages": USER, "stream": "yes"}, 400, "body.stream"),
         ({"messages": USER, "stream_options": {"include_usage": True}}, 400, "body.stream_options"),
         ({"messages": USER, "stream": True, "stream_options": "all"}, 400, "body.stream_options"),
