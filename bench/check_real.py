@@ -111,8 +111,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--burst-tokens",
         type=int,
-        default=32,
-        help="tokens of each answer around the burst; a faster server needs more to be busy (%(default)s)",
+        default=12,
+        help="tokens of each answer around the burst; a faster server needs more, such as 32 (%(default)s)",
     )
     made.add_argument("--model", default="my-llm", help="with --url: the model's name there (%(default)s)")
     return made
