@@ -21,10 +21,10 @@ def _key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SIMSERVER_API_KEY", "sk-check")
 
 
-def checked(folder: Path, url: str, parts: str) -> dict[str, tuple[str, str]]:
+def checked(folder: Path, url: str, parts: str, *more: str) -> dict[str, tuple[str, str]]:
     """The findings by claim: the word before, and the figures behind."""
     command = [sys.executable, "-m", "bench.check_real", "--folder", str(folder)]
-    command += ["--url", url, "--model", "sim-llm", "--only", parts]
+    command += ["--url", url, "--model", "sim-llm", "--only", parts, *more]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
     assert done.returncode in (ExitCode.OK, ExitCode.NOT_VALID), done.stdout + done.stderr
     rows = re.findall(r"^(PASS|FAIL|n/a ) +(\S.*?)  +(\S.*)$", done.stdout, re.MULTILINE)
@@ -44,7 +44,7 @@ def test_loads_are_compared_with_the_servers_own_counters(tmp_path: Path) -> Non
 def test_a_burst_is_compared_with_the_servers_queue_and_histogram(tmp_path: Path) -> None:
     """Whether the run is VALID depends on the machine; what is counted does not."""
     with simulated_server(tmp_path / "server.log", "--max-num-seqs", "2") as url:
-        found = checked(tmp_path, url, "burst")
+        found = checked(tmp_path, url, "burst", "--burst-tokens", "32")
     for claim in (
         "burst: every request succeeds",
         "burst: TTFT rises at least 5-fold",
