@@ -3,7 +3,7 @@
     headers  ─►  the list of models  ─►  whole answers  ─►  pages that generate nothing
 
 A gateway's own clue goes before one of the server behind it, which it passes on. The clues were seen in
-captures (tests/data/clues), but for OpenAI's, TGI's and Ollama's, which come from their documentation.
+captures (tests/data/clues), but for OpenAI's, TGI's and Ollama's: those servers were not seen.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Turns for work that takes about a millisecond of CPU each and may be wanted by hundreds at once, such as
-TLS handshakes in a burst of new connections. One after the other they would hold the hub for as long as all
-of them take, and what the first ones are answered meanwhile would lie unread.
+"""Turns for work that takes about a millisecond of CPU each and may be wanted by hundreds at once: TLS
+handshakes in a burst of new connections, requests to build when many answers end together. One after the
+other they would hold the hub for as long as all of them take, and what comes in meanwhile would lie unread
+and be stamped in a heap.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ import gevent.lock
 from client.clock import monotonic_ns
 
 STRETCH_NS = 2_000_000
-"""How long turns may follow each other before sockets are looked at."""
+"""How long such work may go on before sockets are looked at."""
 
 BREATH_S = 0.0005
-"""The pause then: gevent.sleep(0) would go on without a look at sockets."""
+"""The pause then: gevent.sleep(0) would run what is ready in the same pass, without a look at sockets and
+timers."""
 
 
 class Turns:

@@ -20,20 +20,13 @@ from typing import Protocol
 
 import gevent
 from gevent.event import Event
-from gevent.lock import BoundedSemaphore
 from gevent.pool import Group
 
 from client import clock
+from client.turns import BREATH_S, STRETCH_NS, Turns
 from loadgen import dispatch
 from loadgen.arrival import Arrival
-from loadgen.dispatch import (
-    ARM_AHEAD_S,
-    ARM_AT_MOST,
-    ARM_BYTES_AT_MOST,
-    ARM_FOR_NS,
-    BREATH_S,
-    CONNECT_AHEAD_S,
-)
+from loadgen.dispatch import ARM_AHEAD_S, ARM_AT_MOST, ARM_BYTES_AT_MOST, CONNECT_AHEAD_S
 from loadgen.drain import drain
 
 FIRST_PAUSE_S = 0.2
@@ -123,8 +116,7 @@ class ClosedLoop:
         self._closing = Event()
         self._stop_reason = "sent_too_late"
         self._awake: Group = Group()
-        self._building = BoundedSemaphore()
-        self._build_until_ns = 0
+        self._building = Turns()
         self._error: Exception | None = None
         self._start_ns = 0
         self.fired = 0
@@ -240,24 +232,16 @@ class ClosedLoop:
                 pause_s = 0.0 if armed.succeeded else min(max(2 * pause_s, FIRST_PAUSE_S), LONGEST_PAUSE_S)
                 if pause_s:
                     self._closing.wait(pause_s)
-                self._take_turn()
-                if not self._active(user):
-                    return
-                armed = self._arm(user, None)
+                with self._building:
+                    if not self._active(user):
+                        return
+                    armed = self._arm(user, None)
                 self._fire(user, armed)
         except Exception as error:
             self._error = self._error or error
             self.stop("run_stopped")
         finally:
             user.awake = False
-
-    def _take_turn(self) -> None:
-        """When many answers end at once, their users build one after the other, and after each ARM_FOR_NS of
-        building what has come meanwhile is read: else it would be stamped in a heap."""
-        with self._building:
-            if clock.monotonic_ns() > self._build_until_ns:
-                gevent.sleep(BREATH_S)
-                self._build_until_ns = clock.monotonic_ns() + ARM_FOR_NS
 
     def _active(self, user: _User) -> bool:
         """By the clock, not by what the other greenlet has come to: exact to the moment."""
@@ -289,7 +273,7 @@ class ClosedLoop:
             now_s = self._elapsed_s()
             self._look_ahead(now_s + ARM_AHEAD_S)
             soon = [due for due in self._due if due[0] < now_s + ARM_AHEAD_S and not due[1].awake]
-            until_ns, more = clock.monotonic_ns() + ARM_FOR_NS, False
+            until_ns, more = clock.monotonic_ns() + STRETCH_NS, False
             for at_s, user in soon:
                 if more or self._armed_bytes >= ARM_BYTES_AT_MOST:
                     break

@@ -18,6 +18,7 @@ from gevent.event import Event
 from gevent.pool import Group
 
 from client import clock
+from client.turns import BREATH_S, STRETCH_NS
 from loadgen.arrival import Arrival
 from loadgen.drain import drain
 
@@ -32,13 +33,6 @@ CONNECT_FOR_S = 0.1
 all of a burst, but of a steady load only some, for answers give connections back meanwhile."""
 
 _ARM_EVERY_S = 0.02
-ARM_FOR_NS = 2_000_000
-"""How long requests may be built at a stretch: what is due or comes in meanwhile waits for that long."""
-
-BREATH_S = 0.0005
-"""The pause after it: gevent.sleep(0) would run what is ready in the same pass, without a look at sockets
-and timers."""
-
 _WAKE_EARLY_S = 0.02
 
 
@@ -170,10 +164,10 @@ class Dispatcher:
 
     def _fire_due(self) -> bool:
         """Fire all that is due by now in one go, and only then make what waits for their ends: a burst stays
-        narrow. True when it stopped short, after building requests for ARM_FOR_NS.
+        narrow. True when it stopped short, after building requests for STRETCH_NS.
         """
         now_s = self._elapsed_s()
-        until_ns = clock.monotonic_ns() + ARM_FOR_NS
+        until_ns = clock.monotonic_ns() + STRETCH_NS
         fired: list[Armed] = []
         try:
             while self._due and self._due[0].arrival.at_s <= now_s:
@@ -230,10 +224,10 @@ class Dispatcher:
             gevent.sleep(BREATH_S if more else _ARM_EVERY_S)
 
     def _arm_some(self) -> tuple[int, bool]:
-        """Arm the next requests for ARM_FOR_NS; returns how many connections they will need soon, and whether
+        """Arm the next requests for STRETCH_NS; returns how many connections they will need soon, and whether
         there is more to do at once."""
         now_s = self._elapsed_s()
-        until_ns = clock.monotonic_ns() + ARM_FOR_NS
+        until_ns = clock.monotonic_ns() + STRETCH_NS
         soon: list[float] = []
         for due in list(islice(self._due, ARM_AT_MOST)):
             if due.arrival.at_s > now_s + ARM_AHEAD_S:

@@ -107,6 +107,19 @@ def usage(answer: Answer, completion_tokens: int) -> dict[str, Any]:
     return counts
 
 
+def closing(answer: Answer, head: bytes) -> list[bytes]:
+    """The end of a chat or text stream: a usage event without choices, if asked for, and the end mark."""
+    if not answer.asked.include_usage:
+        return [DONE]
+    counts = orjson.dumps(usage(answer, answer.tokens))
+    return [head + b',"choices":[],"usage":%b}\n\n' % counts, DONE]
+
+
+def failing(error: ApiError) -> list[bytes]:
+    """The end of a chat or text stream that fails."""
+    return [b"data: " + error.body + b"\n\n", DONE]
+
+
 def usage_so_far(answer: Answer, choice: int, count: int) -> bytes:
     """`,"usage":{...}` with a choice's running counts, for continuous_usage_stats; else nothing."""
     if not answer.asked.continuous_usage:

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from simserver.answers import DONE, Answer, escaped, usage, usage_so_far
+from simserver.answers import Answer, closing, escaped, failing, usage, usage_so_far
 from simserver.asked import text_of
 from simserver.errors import ApiError, invalid
 from simserver.script import TOOL_NAME, Kind, Script
@@ -94,13 +94,10 @@ class ChatEvents:
         return b'"tool_calls":[' + orjson.dumps(call) + b"]}"
 
     def closing(self) -> list[bytes]:
-        if not self._answer.asked.include_usage:
-            return [DONE]
-        counts = orjson.dumps(usage(self._answer, self._answer.tokens))
-        return [self._head + b',"choices":[],"usage":%b}\n\n' % counts, DONE]
+        return closing(self._answer, self._head)
 
     def failing(self, error: ApiError) -> list[bytes]:
-        return [b"data: " + error.body + b"\n\n", DONE]
+        return failing(error)
 
 
 def whole(answer: Answer) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from simserver.answers import DONE, Answer, escaped, usage, usage_so_far
+from simserver.answers import Answer, closing, escaped, failing, usage, usage_so_far
 from simserver.errors import ApiError, invalid
 
 MOST_TOKENS_UNASKED = 16
@@ -69,13 +69,10 @@ class CompletionEvents:
         return self._texts[choice], b'","logprobs":null,' + _UNFINISHED + b"}]}\n\n"
 
     def closing(self) -> list[bytes]:
-        if not self._answer.asked.include_usage:
-            return [DONE]
-        counts = orjson.dumps(usage(self._answer, self._answer.tokens))
-        return [self._head + b',"choices":[],"usage":%b}\n\n' % counts, DONE]
+        return closing(self._answer, self._head)
 
     def failing(self, error: ApiError) -> list[bytes]:
-        return [b"data: " + error.body + b"\n\n", DONE]
+        return failing(error)
 
 
 def whole(answer: Answer) -> dict[str, Any]:
