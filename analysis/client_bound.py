@@ -95,7 +95,7 @@ def bound_windows(run: Run, send_limit_s: float) -> list[BoundWindow]:
 
 def told(windows: Sequence[BoundWindow], of_s: float) -> str:
     """The windows in one sentence."""
-    whole_s = max(math.ceil(of_s - 1e-9), 1)
+    whole_s = whole_seconds(of_s)
     if not windows:
         return f"the load generator was the bottleneck in none of {whole_s} s"
     first = "; ".join(
@@ -106,6 +106,11 @@ def told(windows: Sequence[BoundWindow], of_s: float) -> str:
         f"the load generator was the bottleneck in {bound_seconds(windows)} of {whole_s} s: {first}{more}; "
         f"figures of these seconds are not the server's"
     )
+
+
+def whole_seconds(of_s: float) -> int:
+    """The seconds that `of_s` reaches into, the last one too."""
+    return max(math.ceil(of_s - 1e-9), 1)
 
 
 def _who(row: BoundWindow) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from analysis.client_bound import MOST_CPU_RATIO, MOST_LOOP_LAG_S
+from analysis.client_bound import MOST_CPU_RATIO, MOST_LOOP_LAG_S, whole_seconds
 from analysis.load import Run
 from analysis.lumps import MOST_TINY_GAPS_RATIO
 from analysis.numbers import UNKNOWN, count, percent, plain, seconds
@@ -40,7 +40,7 @@ def _sentence(text: str) -> str:
 def _timing_rows(own: Mapping[str, Any]) -> list[tuple[object, ...]]:
     bound, seen = own["client_bound"], own["receives"]
     kernel = bool(own["stamps"].get("kernel"))
-    bound_value = TEXT["own_bound_value"].format(seconds=bound["seconds"], of=plain(round(bound["of_s"])))
+    bound_value = TEXT["own_bound_value"].format(seconds=bound["seconds"], of=whole_seconds(bound["of_s"]))
     crowded = TEXT["own_crowded_value"].format(
         share=percent(seen["crowded_ratio"]), events=plain(seen["events_per_receive"])
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from analysis.client_bound import whole_seconds
 from analysis.numbers import UNKNOWN, percent, seconds
 
 Summary = Mapping[str, Any]
@@ -57,7 +58,7 @@ def cpu(summary: Summary) -> str:
 def bound(summary: Summary) -> str:
     """Seconds in which the load generator was the bottleneck."""
     found = summary["own_error"]["client_bound"]
-    return f"{found['seconds']} of {round(found['of_s'])} s"
+    return f"{found['seconds']} of {whole_seconds(found['of_s'])} s"
 
 
 def connections(summary: Summary) -> str:

@@ -14,6 +14,7 @@ from analysis.lumps import lumps
 from analysis.own_error import burst_sending, worker_loads
 from analysis.summary import summarize
 from analysis.table import side_by_side
+from analysis.table_client import bound
 from analysis.trust import Evidence
 from analysis.validity import CheckResult, run_checks
 from runlog.client_load import CLIENT_LOAD_CSV
@@ -245,3 +246,10 @@ def test_connections_tls_and_stamps_are_in_the_summary_and_the_table(make_run: M
     text = side_by_side([summary])
     assert "19 new, 1 reused, 1 sent again, TLS" in text
     assert "kernel 95 %, user 5 %" in text
+
+
+def test_seconds_are_counted_once_and_told_alike(make_run: MakeRun) -> None:
+    """A load of 20 s whose last answer ends in the 21st second: sentence and table say 21."""
+    summary = summarize(make_run([*records(), answered(20, 20.0)]))
+    assert "in none of 21 s" in summary["own_error"]["client_bound"]["told"]
+    assert bound(summary) == "0 of 21 s"
