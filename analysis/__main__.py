@@ -16,12 +16,14 @@ from analysis.slo import SloError
 from analysis.summary import summarize, write_summary
 from analysis.table import check_lines, side_by_side, slo_lines
 from runlog.exit_codes import MEANING, ExitCode, first_of
-from runlog.folder import RunFolderError
+from runlog.folder import RunFolderError, write_text_atomically
 
+COMPARISON_HTML = "comparison.html"
 EXAMPLES = """examples:
   python -m analysis report runs/20260101-120000-pulse          write summary.json and report.html
   python -m analysis summary runs/A runs/B                      a table, the runs side by side
   python -m analysis check runs/A --slo "ttft<1s,tpot<50ms@99%" checks and SLO; the exit code says the result
+  python -m analysis compare runs/A runs/B                      B against A, burst by burst; exits 1 if worse
   python -m analysis recover runs/A --journals /mnt/worker2     complete a run whose master died, then report
   python -m analysis report --locust-csv out/test               a report from what locust --csv out/test wrote
 
@@ -111,6 +113,40 @@ def check(options: argparse.Namespace) -> ExitCode:
     return first_of(codes)
 
 
+def compare(options: argparse.Namespace) -> ExitCode:
+    """Hold candidates against the first run; a regression exits 1, runs that are unlike are refused."""
+    from analysis.alike import Side
+    from analysis.compare import UnlikeRuns, strict_json
+    from analysis.compare import compare as held_against
+    from analysis.compare_words import text
+
+    if len(options.runs) < 2:
+        raise RunFolderError("compare needs the base and at least one candidate (--help shows examples)")
+    runs = [load_run(folder) for folder in options.runs]
+    slo = options.slo or runs[0].info.slo or None  # all by the base's, so that attainments can be compared
+    base, *candidates = [Side(run, summarize(run, slo)) for run in runs]
+    try:
+        found = held_against(base, candidates, options.allow, options.least_change / 100)
+    except UnlikeRuns as error:
+        print(f"python -m analysis: {error}", file=sys.stderr)
+        only_verdicts = all(set(reasons) == {"verdict"} for reasons in error.reasons.values())
+        return ExitCode.NOT_VALID if only_verdicts else ExitCode.USAGE
+    if options.json:
+        print(json.dumps(strict_json(found), indent=2, allow_nan=False))
+    else:
+        print(text(found))
+        path = _write_comparison(options.out or options.runs[-1] / COMPARISON_HTML, base, candidates, found)
+        print(f"\ncomparison  {path}")
+    return ExitCode.SLO_MISSED if any(one.regressed for one in found) else ExitCode.OK
+
+
+def _write_comparison(path: Path, base: Any, candidates: Any, found: Any) -> Path:
+    from analysis.compare_page import comparison_page  # plotly, as above
+
+    write_text_atomically(path, comparison_page(base, candidates, found))
+    return path
+
+
 def _is_locust_csv(options: argparse.Namespace) -> bool:
     if bool(options.runs) == (options.locust_csv is not None):
         raise LocustCsvError("give RUN folders, or --locust-csv PREFIX (--help shows examples)")
@@ -163,6 +199,30 @@ def _summary_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
 
+def _compare_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--allow",
+        type=lambda text: [key.strip() for key in text.split(",") if key.strip()],
+        default=[],
+        metavar="KEY,...",
+        help="compare although runs differ in: verdict, amended, schedule, settings, model, lengths, cached",
+    )
+    parser.add_argument(
+        "--least-change",
+        type=float,
+        default=2.0,
+        metavar="PERCENT",
+        help="a significant difference below this share of the base is called small, no regression (2)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="the page (default: comparison.html in the last run's folder)",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON; no page is written")
+
+
 def _recover_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--journals",
@@ -182,6 +242,12 @@ COMMANDS: tuple[Command, ...] = (
         "summary", "print the figures of one or several runs side by side", summary, _summary_options, True
     ),
     Command("check", "print every check and the SLO's result; exit by the table of exit codes", check),
+    Command(
+        "compare",
+        "say what differs between runs on one schedule, how much and how sure; a regression exits 1",
+        compare,
+        _compare_options,
+    ),
     Command(
         "recover",
         "complete a run whose master died from its workers' journals, then report; only once it is gone",
