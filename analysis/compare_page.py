@@ -63,7 +63,7 @@ def _figures(number: int, found: Comparison) -> Section:
         title,
         join(
             [
-                table(head(found), rows, numeric=range(1, 6), wide=(6,), caption=title),
+                table(head(found), rows, numeric=range(1, 6), wide=(6,)),
                 element("p", how(found), class_="note"),
             ]
         ),
@@ -80,12 +80,14 @@ def _per_block(number: int, found: Comparison) -> Section:
         figure(
             f"{key}-{row.key}",
             ROW_HEIGHT + 90,
-            f"{label(found, row.key)}. "
-            + COMPARE_TEXT["per_block_caption"].format(unit=unit, way=COMPARE_TEXT[f"way_{row.better}"]),
+            COMPARE_TEXT["per_block_caption"].format(
+                label=label(found, row.key), way=COMPARE_TEXT[f"way_{row.better}"]
+            ),
         )
         for row in rows
     ]
-    return Section(key, title, join(slots), figures)
+    told = element("p", COMPARE_TEXT["per_block_how"].format(unit=unit), class_="note")
+    return Section(key, title, join([told, *slots]), figures)
 
 
 def _differences(found: Comparison, row: Row) -> go.Figure:

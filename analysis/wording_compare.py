@@ -70,8 +70,9 @@ COMPARE_TEXT = {
     "failures": "failures",
     "points": "{points} points",
     "per_block": "Difference of each {unit}",
-    "per_block_caption": "Candidate minus base, {unit} by {unit}; the band is the 95 % interval of the "
-    "shift, the line the shift. Below 0 is {way}.",
+    "per_block_how": "One dot a {unit}: candidate minus base. The line is the shift, the band its "
+    "95 % interval.",
+    "per_block_caption": "{label}: below 0 is {way}",
     "way_lower": "better",
     "way_higher": "worse",
     "number_axis": "{unit} number",
