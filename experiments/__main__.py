@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+from experiments.capacity import add_arguments as capacity_options
+from experiments.capacity import capacity
 from experiments.demo import RUN_TIME_S, demo
 from experiments.launch import LaunchError
 from experiments.simulate import add_arguments, simulate
@@ -50,10 +52,21 @@ def main() -> ExitCode:
             "faster than\nreal time, to try schedulers. Writes an ordinary run folder.",
         )
     )
+    capacity_options(
+        commands.add_parser(
+            "capacity",
+            help="the highest mean rate whose SLO holds, spread evenly and in bursts",
+            description="One run a rate, up by half until the SLO no longer holds, then closing in; first "
+            "for\nan even load, then for --shape. Prints the price of burstiness; writes capacity.html and .json.",
+        )
+    )
     arguments = parser.parse_args()
+    told = ["python", "-m", "experiments", *sys.argv[1:]]
     try:
+        if arguments.command == "capacity":
+            return capacity(arguments, told)
         if arguments.command == "simulate":
-            return simulate(arguments, ["python", "-m", "experiments", *sys.argv[1:]])
+            return simulate(arguments, told)
         return demo(arguments.runs_dir, arguments.run_time, arguments.rate)
     except (ShapeError, OptionError) as error:
         print(f"python -m experiments: {error}", file=sys.stderr)

@@ -96,18 +96,26 @@ def simulate(
 ) -> ExitCode:
     """Run it and show its table. Raises OptionError or ShapeError for a wrong option of the load."""
     try:
-        engine, admission = engine_of(arguments, PRESETS[arguments.preset]), admission_of(arguments)
+        done = run_as_told(arguments, command, show)
     except (ValueError, OSError) as error:
         print(f"python -m experiments simulate: {error}", file=sys.stderr)
         return ExitCode.USAGE
-    plan = _plan(arguments, engine, admission, command)
-    show(f"{plan.info.target}: {plan.described()}")
-    done = run_plan(plan, engine, admission, Path(plan.settings.runs_dir))
     ratio = done.virtual_s / done.wall_s if done.wall_s else float("inf")
     show(f"{done.virtual_s:.1f} s of virtual time in {done.wall_s:.2f} s ({ratio:,.0f} times as fast)\n")
     show(side_by_side([summarize(load_run(done.folder))]))
     show(f"\nRun folder: {done.folder}\nReport: python -m analysis report {done.folder}")
     return ExitCode.OK
+
+
+def run_as_told(
+    arguments: argparse.Namespace, command: list[str], show: Callable[[str], object] = print
+) -> Simulated:
+    """Run what the options of `add_arguments` say. Raises OptionError or ShapeError for a wrong option of the
+    load, ValueError or OSError for one of the server."""
+    engine, admission = engine_of(arguments, PRESETS[arguments.preset]), admission_of(arguments)
+    plan = _plan(arguments, engine, admission, command)
+    show(f"{plan.info.target}: {plan.described()}")
+    return run_plan(plan, engine, admission, Path(plan.settings.runs_dir))
 
 
 def run_plan(plan: Plan, engine: Engine, admission: Admission, runs_dir: Path) -> Simulated:

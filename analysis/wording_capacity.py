@@ -1,0 +1,35 @@
+"""The words of a capacity search, in one place so that another language can follow."""
+
+CAPACITY_TEXT = {
+    "try": "{shape} at {rate} req/s",
+    "tried": "{shape} at {rate} req/s: attainment {attainment} (at least {low}), TTFT p99 {p99}, recovery "
+    "{recovery}: {holds}",
+    "holds": "holds",
+    "fails": "does not hold",
+    "unknown": "says nothing ({why})",
+    "capacity": "{shape}: {slo} holds for {share} of the requests up to {holds} req/s, no longer at {fails}",
+    "at_least": "{shape}: {slo} holds for {share} of the requests at {holds} req/s, the highest rate tried",
+    "none": "{shape}: {slo} holds for {share} of the requests at no rate tried; the lowest was {fails} req/s",
+    "nothing": "{shape}: nothing was learned ({why})",
+    "price": "Bursts cost {share} of the capacity: {uniform} req/s spread evenly, {bursty} req/s as {shape}.",
+    "no_price": "Bursts cost no capacity that could be seen: {uniform} req/s spread evenly, {bursty} req/s "
+    "as {shape}.",
+    "title": "Capacity of {target}",
+    "trials": "Rates tried",
+    "head": "shape|req/s|attainment|at least (95 %)|TTFT p99|recovery, median|errors|holds|run",
+    "curve": "Over the mean rate",
+    "curve_caption": "SLO attainment with its 95 % lower bound, TTFT p99 and median recovery, over the mean "
+    "rate. The dashed line is the share demanded.",
+    "attainment_axis": "attainment",
+    "ttft_axis": "TTFT p99",
+    "recovery_axis": "recovery",
+    "rate_axis": "mean rate, req/s",
+    "n_too_small": "n too small",
+    "censored": "{time} ({censored} of {all} censored)",
+    "not_seen": "not seen ({censored} of {all} censored)",
+    "no_bursts": "none",
+    "how": "Each rate ran for {duration}. The search goes up by half until a rate does not hold, then closes "
+    "in to {precision}. A rate holds when the lower end of the attainment's 95 % interval is at least "
+    "{share}.",
+    "page": "page  {path}",
+}
