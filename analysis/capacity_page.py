@@ -22,13 +22,16 @@ def capacity_page(
     title: str, sentences: Sequence[str], how: str, trials: Sequence[Trial], share: float
 ) -> str:
     """The page as the text of one HTML file that needs no network; `sentences` are shown as its answer."""
-    header = join([element("h1", title), *(element("p", line, class_="answer") for line in sentences)])
+    said = [
+        element("p", line, class_="aside" if number else "answer") for number, line in enumerate(sentences)
+    ]
+    header = join([element("h1", title), *said])
     return page(title, header, [_curves(trials, share), _trials(trials, how)])
 
 
 def _trials(trials: Sequence[Trial], how: str) -> Section:
     head = TEXT["head"].split("|")
-    shown = table(head, [trial_cells(trial) for trial in trials], numeric=range(1, 7), wide=(8,))
+    shown = table(head, [trial_cells(trial) for trial in trials], numeric=range(1, 7), wide=(7, 8))
     return Section("trials", TEXT["trials"], join([shown, element("p", how, class_="note")]))
 
 

@@ -11,9 +11,10 @@ CAPACITY_TEXT = {
     "at_least": "{shape}: {slo} holds for {share} of the requests at {holds} req/s, the highest rate tried",
     "none": "{shape}: {slo} holds for {share} of the requests at no rate tried; the lowest was {fails} req/s",
     "nothing": "{shape}: nothing was learned ({why})",
-    "price": "Bursts cost {share} of the capacity: {uniform} req/s spread evenly, {bursty} req/s as {shape}.",
+    "price": "Bursts cost {share} of the capacity: {uniform} req/s spread evenly, {bursty} req/s in "
+    "the shape {shape}.",
     "no_price": "Bursts cost no capacity that could be seen: {uniform} req/s spread evenly, {bursty} req/s "
-    "as {shape}.",
+    "in the shape {shape}.",
     "title": "Capacity of {target}",
     "trials": "Rates tried",
     "head": "shape|req/s|attainment|at least (95 %)|TTFT p99|recovery, median|errors|holds|run",

@@ -56,8 +56,8 @@ def main() -> ExitCode:
         commands.add_parser(
             "capacity",
             help="the highest mean rate whose SLO holds, spread evenly and in bursts",
-            description="One run a rate, up by half until the SLO no longer holds, then closing in; first "
-            "for\nan even load, then for --shape. Prints the price of burstiness; writes capacity.html and .json.",
+            description="One run a rate, up by half until the SLO no longer holds, then closing in; first\n"
+            "for an even load, then for --shape. Writes capacity.html and capacity.json: the price of bursts.",
         )
     )
     arguments = parser.parse_args()

@@ -129,7 +129,7 @@ def _search_of(arguments: argparse.Namespace) -> Search:
     if not (start_rps > 0 and arguments.precision > 0 and arguments.max_rate > 0 and arguments.max_runs > 0):
         raise OptionError("--rate, --precision, --max-rate and --max-runs must be above 0")
     return Search(
-        slo=slo.text,
+        slo=",".join(limit.text for limit in slo.per_request),
         share=DEFAULT_SHARE if slo.share is None else slo.share,
         start_rps=start_rps,
         most_rps=arguments.max_rate,

@@ -88,7 +88,8 @@ def test_a_run_that_is_not_valid_says_nothing_but_one_without_success_does(tmp_p
 def test_the_price_is_what_bursts_take_of_the_capacity() -> None:
     even, bursty = trials((10.0, True), (10.5, False)), trials((4.0, True), (4.2, False))
     assert (
-        price(even, bursty) == "Bursts cost 60 % of the capacity: 10 req/s spread evenly, 4 req/s as uniform."
+        price(even, bursty)
+        == "Bursts cost 60 % of the capacity: 10 req/s spread evenly, 4 req/s in the shape uniform."
     )
     assert price(even, trials((4.0, True))) is None
     assert "no capacity that could be seen" in str(price(even, even))
