@@ -57,7 +57,7 @@ def main() -> ExitCode:
             "capacity",
             help="the highest mean rate whose SLO holds, spread evenly and in bursts",
             description="One run a rate, up by half until the SLO no longer holds, then closing in; first\n"
-            "for an even load, then for --shape. Writes capacity.html and capacity.json: the price of bursts.",
+            "for an even load, then for --shape. Writes capacity.html and .json: the price of bursts.",
         )
     )
     arguments = parser.parse_args()
