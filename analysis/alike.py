@@ -28,14 +28,15 @@ SETTINGS = (
 
 @dataclass(frozen=True)
 class Side:
-    """One run of a comparison: as read, and its summary."""
+    """One run of a comparison: as read, its summary, and what to call it (its name unless `called`)."""
 
     run: Run
     summary: Mapping[str, Any]
+    called: str = ""
 
     @property
     def name(self) -> str:
-        return str(self.run.info.name or self.run.info.run_id)
+        return self.called or str(self.run.info.name or self.run.info.run_id)
 
 
 @dataclass(frozen=True)

@@ -66,13 +66,15 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One candidate against the base, over `blocks` bursts (or stretches, where the load has no bursts)."""
+    """One candidate against the base, over `blocks` bursts (or stretches, where the load has no bursts);
+    Holm's correction was for `tests`."""
 
     base: str
     candidate: str
     by: Literal["burst", "stretch"]
     paired_by: Literal["arrival", "block"]
     blocks: int
+    tests: int
     allowed: dict[str, str]
     rows: tuple[Row, ...]
 
@@ -92,14 +94,29 @@ def compare(
     Figures in which no burst differs are shown and not tested: the sign-flip test is conditional on the sizes
     of the differences, so leaving out those that are all 0 keeps Holm's promise.
     """
-    differing = {side.name: unlike(base, side) for side in candidates}
+    return compare_repeats([base], [[side] for side in candidates], allow, least_change)
+
+
+def compare_repeats(
+    bases: Sequence[Side],
+    candidates: Sequence[Sequence[Side]],
+    allow: Sequence[str] = (),
+    least_change: float = LEAST_CHANGE,
+) -> list[Comparison]:
+    """As `compare`, of experiments that were repeated: each candidate has a run for each of `bases`, and the
+    blocks of all repeats count together. Raises UnlikeRuns."""
+    base = bases[0]
+    differing = [_unlike(bases, runs) for runs in candidates]
     refused = {
-        name: {key: text for key, text in found.items() if key not in allow}
-        for name, found in differing.items()
+        runs[0].name: {key: text for key, text in found.items() if key not in allow}
+        for runs, found in zip(candidates, differing, strict=True)
     }
     if any(refused.values()):
         raise UnlikeRuns(base.name, {name: found for name, found in refused.items() if found})
-    measured = [_measured(base, side) for side in candidates]
+    measured = [
+        _joined([_measured(one, other) for one, other in zip(bases, runs, strict=True)])
+        for runs in candidates
+    ]
     shifts = {
         (number, key): shift_of(differences(*values))
         for number, found in enumerate(measured)
@@ -110,11 +127,12 @@ def compare(
     return [
         Comparison(
             base=base.name,
-            candidate=side.name,
+            candidate=runs[0].name,
             by="burst" if base.run.info.bursts else "stretch",
             paired_by="block" if base.run.closed else "arrival",
             blocks=max((len(one) for one, _ in measured[number].values()), default=0),
-            allowed=differing[side.name],
+            tests=len(tested),
+            allowed=differing[number],
             rows=tuple(
                 _row(
                     key, values, shifts[number, key], corrected.get((number, key)), len(tested), least_change
@@ -122,7 +140,7 @@ def compare(
                 for key, values in measured[number].items()
             ),
         )
-        for number, side in enumerate(candidates)
+        for number, runs in enumerate(candidates)
     ]
 
 
@@ -138,6 +156,31 @@ def strict_json(comparisons: Sequence[Comparison]) -> list[dict[str, Any]]:
 
 
 Measured = dict[str, tuple[np.ndarray, np.ndarray]]
+
+
+def _unlike(bases: Sequence[Side], runs: Sequence[Side]) -> dict[str, str]:
+    """What forbids the comparison in any repeat; the first repeat's words."""
+    found: dict[str, str] = {}
+    for base, run in zip(bases, runs, strict=True):
+        found = {**unlike(base, run), **found}
+    return found
+
+
+def _joined(repeats: Sequence[Measured]) -> Measured:
+    """The blocks of all repeats one after the other; a figure that one repeat lacks is unknown there."""
+    if len(repeats) == 1:
+        return repeats[0]
+    length = [max((len(one) for one, _ in repeat.values()), default=0) for repeat in repeats]
+    keys = dict.fromkeys(key for repeat in repeats for key in repeat)
+
+    def side(key: str, which: int) -> np.ndarray:
+        parts = [
+            repeat[key][which] if key in repeat else np.full(n, math.nan)
+            for repeat, n in zip(repeats, length, strict=True)
+        ]
+        return np.concatenate(parts)
+
+    return {key: (side(key, 0), side(key, 1)) for key in keys}
 
 
 def _measured(base: Side, candidate: Side) -> Measured:

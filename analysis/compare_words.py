@@ -9,6 +9,9 @@ from analysis.compare import Comparison, Row
 from analysis.numbers import UNKNOWN, percent, plain, seconds
 from analysis.wording_compare import COMPARE_TEXT, COMPARED_LABEL, FINDING_TEXT, STRETCH_LABEL
 
+MOST_MORE = 1000
+"""Nobody will wait for more bursts than this, so no number is given."""
+
 
 def sentence(found: Comparison) -> str:
     """What the comparison says, in one sentence."""
@@ -36,9 +39,8 @@ def sentence(found: Comparison) -> str:
 
 def how(found: Comparison) -> str:
     """How the figures were come by: what pairs the runs, and the test."""
-    tests = sum(row.p_holm is not None for row in found.rows)
     return COMPARE_TEXT[f"how_{found.paired_by}"].format(
-        unit=COMPARE_TEXT[f"unit_{found.by}"], candidate=found.candidate, base=found.base, tests=tests
+        unit=COMPARE_TEXT[f"unit_{found.by}"], candidate=found.candidate, base=found.base, tests=found.tests
     )
 
 
@@ -75,6 +77,8 @@ def finding(row: Row) -> str:
     """The finding, and how many more bursts would help."""
     words = FINDING_TEXT[row.finding]
     if row.more_bursts is None:
+        return words
+    if row.more_bursts > MOST_MORE:
         return words
     key = "more_needed" if row.finding == "n too small" else "more_estimated"
     return COMPARE_TEXT[key].format(finding=words, more=plain(row.more_bursts))

@@ -57,10 +57,10 @@ COMPARE_TEXT = {
     "allowed": "Compared although {what} [{key}].",
     "how_arrival": "Both runs met the same requests at the same moments. Each {unit} gives one difference, "
     "{candidate} minus {base}; the shift is their Hodges-Lehmann estimate, p comes from flipping their signs "
-    "(exact, on ranks) and is corrected by Holm for the {tests} tests on this page.",
+    "(exact, on ranks) and is corrected by Holm for {tests} tests.",
     "how_block": "Users of a closed loop send when they can, so only the {unit} pairs the runs, not the "
     "request; the shift is the Hodges-Lehmann estimate of the differences, p comes from flipping their "
-    "signs (exact, on ranks) and is corrected by Holm for the {tests} tests on this page.",
+    "signs (exact, on ranks) and is corrected by Holm for {tests} tests.",
     "unit_burst": "burst",
     "unit_stretch": "stretch of 20 s",
     "head": "figure (median over {by})|{base}|{candidate}|shift|95 % interval|p (Holm)|finding",

@@ -12,6 +12,9 @@ from experiments.capacity import capacity
 from experiments.demo import RUN_TIME_S, demo
 from experiments.launch import LaunchError
 from experiments.simulate import add_arguments, simulate
+from experiments.suite import add_arguments as suite_options
+from experiments.suite import suite
+from experiments.suite_file import SuiteError
 from loadgen.options import OptionError
 from runlog.exit_codes import ExitCode
 from shapes import ShapeError
@@ -60,15 +63,26 @@ def main() -> ExitCode:
             "for an even load, then for --shape. Writes capacity.html and .json: the price of bursts.",
         )
     )
+    suite_options(
+        commands.add_parser(
+            "suite",
+            help="scenarios against variants of a server, repeated, and one page that decides",
+            description="Run what a suite file describes (experiments/suites/*.toml), resume it after an\n"
+            "interruption, and write matrix.html: scenario by variant.",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+    )
     arguments = parser.parse_args()
     told = ["python", "-m", "experiments", *sys.argv[1:]]
     try:
+        if arguments.command == "suite":
+            return suite(arguments, told)
         if arguments.command == "capacity":
             return capacity(arguments, told)
         if arguments.command == "simulate":
             return simulate(arguments, told)
         return demo(arguments.runs_dir, arguments.run_time, arguments.rate)
-    except (ShapeError, OptionError) as error:
+    except (ShapeError, OptionError, SuiteError) as error:
         print(f"python -m experiments: {error}", file=sys.stderr)
         return ExitCode.USAGE
     except LaunchError as error:

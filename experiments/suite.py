@@ -1,0 +1,317 @@
+"""`python -m experiments suite FILE`: every scenario against every variant, repeated, and one page that
+decides.
+
+The folder of a suite holds its runs, suite.json (what is done) and matrix.html. An interrupted suite goes on
+with `--resume FOLDER`: runs that ended stay, the one that was cut is made anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from analysis.alike import Side
+from analysis.load import load_run
+from analysis.matrix import Cell, Matrix, matrix_of
+from analysis.matrix_page import matrix_page
+from analysis.matrix_words import matrix_text
+from analysis.summary import summarize
+from experiments import simulate
+from experiments.launch import LaunchError, last_lines, run_load
+from experiments.suite_file import Step, Suite, SuiteError, Variant, flag_of, read_suite
+from experiments.suite_servers import cool_down, serving
+from runlog.exit_codes import ExitCode, first_of
+from runlog.folder import RunInfo, read_run_info, write_text_atomically
+
+Show = Callable[[str], object]
+
+STATE_JSON = "suite.json"
+MATRIX_HTML = "matrix.html"
+BETWEEN_RUNS_S = 12.0
+"""What a run takes beside its load: start-up, preflight, drain, report. An estimate, for the time left."""
+
+
+@dataclass
+class State:
+    """What is done of a suite: step key -> the run's folder, relative to the suite's; kept in suite.json."""
+
+    folder: Path
+    suite_sha256: str
+    done: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def write(self) -> None:
+        """Write suite.json in one step."""
+        text = {"format_version": 1, "suite_sha256": self.suite_sha256, "done": self.done}
+        write_text_atomically(self.folder / STATE_JSON, json.dumps(text, indent=2) + "\n")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `suite`."""
+    parser.add_argument("file", type=Path, help="the suite, such as experiments/suites/abc.toml")
+    parser.add_argument("--resume", type=Path, metavar="FOLDER", help="go on with an interrupted suite")
+    parser.add_argument("--runs-dir", type=Path, default=Path("runs"), help="where its folder is made (runs)")
+    parser.add_argument("--host", metavar="URL", help="one server that runs already, instead of the variants")
+    parser.add_argument("--model", metavar="NAME", help="with --host: the model, as the server names it")
+    parser.add_argument("--repeats", type=int, metavar="N", help="instead of the file's")
+    parser.add_argument("--workers", type=int, metavar="N", help="instead of the file's")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an option of every run, before the file's: --set run_time=60s --set rate=3",
+    )
+    parser.add_argument(
+        "--allow",
+        type=lambda text: [key.strip() for key in text.split(",") if key.strip()],
+        default=["model"],
+        metavar="KEY,...",
+        help="compare variants although runs differ in this, as in python -m analysis compare (model)",
+    )
+
+
+def suite(arguments: argparse.Namespace, command: list[str], show: Show = print) -> ExitCode:
+    """Run what is not done yet, then write and show the matrix.
+
+    OK when every run ended with every request accounted for and no variant is worse than the base;
+    SLO_MISSED for a regression. Raises SuiteError, OptionError, LaunchError, KeyboardInterrupt.
+    """
+    wanted = _told(arguments)
+    state = _state(arguments, wanted)
+    steps = wanted.steps()
+    todo = [step for step in steps if step.key not in state.done]
+    show(
+        f"Suite {wanted.name}: {len(todo)} of {len(steps)} runs to do, {_left(wanted, todo)}; {state.folder}"
+    )
+    try:
+        stopped = _run_all(wanted, state, todo, show, command)
+    except KeyboardInterrupt:
+        show(f"\nInterrupted. To go on: python -m experiments suite {arguments.file} --resume {state.folder}")
+        raise
+    return _conclude(wanted, state, stopped, arguments.allow, show)
+
+
+def _told(arguments: argparse.Namespace) -> Suite:
+    """The suite as its file and the command line say."""
+    found = read_suite(arguments.file)
+    load = {}
+    for text in arguments.set:
+        name, equals, value = text.partition("=")
+        name = {"run_time": "duration", "users": "load_users"}.get(name, name).replace("-", "_")
+        try:
+            flag_of(name)
+        except KeyError:
+            equals = ""
+        if not equals:
+            raise SuiteError(f"--set {text}: write NAME=VALUE with an option of a run, such as run_time=60s")
+        load[name] = value
+    if arguments.repeats is not None and arguments.repeats < 1:
+        raise SuiteError("--repeats must be at least 1")
+    variants = None
+    if arguments.host:
+        if not arguments.model:
+            raise SuiteError("--host needs --model, the model's name as the server says it")
+        variants = {"server": Variant("server", "url", arguments.host, None, arguments.model, None, 60.0)}
+    return found.changed(load, repeats=arguments.repeats, workers=arguments.workers, variants=variants)
+
+
+def _state(arguments: argparse.Namespace, wanted: Suite) -> State:
+    if arguments.resume is None:
+        stamp = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{wanted.name}"
+        folder = arguments.runs_dir / stamp
+        folder.mkdir(parents=True)
+        made = State(folder, wanted.sha256)
+        made.write()
+        return made
+    path = arguments.resume / STATE_JSON
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+        known = State(arguments.resume, raw["suite_sha256"], dict(raw["done"]))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SuiteError(f"{path} cannot be read: {error}; --resume takes the folder of a suite") from error
+    if known.suite_sha256 != wanted.sha256:
+        raise SuiteError(
+            f"{arguments.resume} was made by another suite, or with other options; give the same to resume"
+        )
+    return known
+
+
+def _run_all(wanted: Suite, state: State, todo: Sequence[Step], show: Show, command: list[str]) -> str:
+    """Run the steps, a variant's server standing as long as its steps follow each other. Returns why it ended
+    before all were done, or nothing."""
+    done = len(state.done)
+    total = done + len(todo)
+    for name, steps in _by_variant(todo):
+        variant = wanted.variants[name]
+        with serving(variant, state.folder / f"server-{name}.log", show) as url:
+            for step in steps:
+                capped = _cap_passed(wanted, state, step)
+                if capped:
+                    return capped
+                left = _left(wanted, todo[todo.index(step) :])
+                show(f"\n[{done + 1}/{total}] repeat {step.repeat + 1}, {name}, {step.scenario}; {left}")
+                folder = _run_one(wanted, state, step, variant, url, show, command)
+                info = read_run_info(folder)
+                if info.state == "stopped" and (info.stop_reason or "").startswith("interrupted"):
+                    raise KeyboardInterrupt
+                state.done[step.key] = {"run": folder.name, "requests": info.counts.get("sent", 0)}
+                state.done[step.key]["tokens"] = _tokens(folder)
+                state.write()
+                done += 1
+                if url is not None and cool_down(url, wanted.cool_down_limit_s) is False:
+                    show(f"  the server was still busy {wanted.cool_down_limit_s:g} s after the run")
+    return ""
+
+
+def _by_variant(steps: Sequence[Step]) -> Iterator[tuple[str, list[Step]]]:
+    """Steps that follow each other on one variant, so that a server is started once for them."""
+    group: list[Step] = []
+    for step in steps:
+        if group and group[-1].variant != step.variant:
+            yield group[0].variant, group
+            group = []
+        group.append(step)
+    if group:
+        yield group[0].variant, group
+
+
+def _run_one(
+    wanted: Suite,
+    state: State,
+    step: Step,
+    variant: Variant,
+    url: str | None,
+    show: Show,
+    command: list[str],
+) -> Path:
+    name = f"{step.scenario}-{variant.name}-{step.repeat + 1}"
+    options = wanted.options(step)
+    if url is None:
+        return _run_virtually(state.folder, name, variant, options, show, command)
+    given = [f"{flag_of(key)}={value}" for key, value in options.items()]
+    run = run_load(
+        [
+            *("--host", url, "--model", variant.model, "--runs-dir", str(state.folder.resolve())),
+            *(f"--run-name={name}", *given),
+        ],
+        state.folder / "logs" / name,
+        workers=wanted.workers,
+        limit_s=7 * 24 * 3600,
+        on_line=lambda line: _progress(line, show),
+    )
+    if run.folder is None:
+        raise LaunchError(f"{step.key} did not begin:\n{last_lines(run.log)}")
+    return run.folder
+
+
+def _run_virtually(
+    folder: Path, name: str, variant: Variant, options: dict[str, str], show: Show, command: list[str]
+) -> Path:
+    parser = argparse.ArgumentParser(prog=f"variant {variant.name}", exit_on_error=False)
+    simulate.add_arguments(parser)
+    try:
+        told = parser.parse_args(shlex.split(variant.says))
+        for key, value in options.items():
+            if key not in simulate.LOAD_OPTIONS:
+                raise SuiteError(f"{key} means nothing in virtual time; variant {variant.name} is virtual")
+            setattr(told, key, value)
+        told.run_name, told.runs_dir = name, str(folder)
+        return simulate.run_as_told(told, command, show=lambda text: show(f"  {text}")).folder
+    except (argparse.ArgumentError, SystemExit, ValueError, OSError) as error:
+        raise SuiteError(f"variant {variant.name}, {name}: {error}") from error
+
+
+def _progress(line: str, show: Show) -> None:
+    """Pass on what the master says of the run's course."""
+    source, found, text = line.partition(": ")
+    if found and "loadgen." in source:
+        show(f"  {text}")
+
+
+def _cap_passed(wanted: Suite, state: State, step: Step) -> str:
+    """Why the next run must not begin; empty when it may. A run is taken to need what its like needed before,
+    or what its plan asks for."""
+    for cap, key, what in (
+        (wanted.max_requests, "requests", "requests"),
+        (wanted.max_tokens, "tokens", "tokens"),
+    ):
+        if cap is None:
+            continue
+        used = sum(row[key] for row in state.done.values())
+        alike = [row[key] for name, row in state.done.items() if name.endswith(f"/{step.scenario}")]
+        expected = max(alike, default=_planned(wanted, step) if key == "requests" else 0)
+        if used + expected > cap:
+            return (
+                f"{step.key} was not begun: with the {used:,} {what} so far it would pass the suite's "
+                f"cap of {cap:,}"
+            )
+    return ""
+
+
+def _planned(wanted: Suite, step: Step) -> int:
+    options = wanted.options(step)
+    if options.get("load") == "closed":
+        return 0
+    try:
+        return round(float(options.get("rate", "6")) * _duration_s(options))
+    except ValueError:
+        return 0
+
+
+def _duration_s(options: dict[str, str]) -> float:
+    text = options.get("duration", "")
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
+    try:
+        return float(text[:-1]) * units[text[-1]] if text[-1:] in units else float(text)
+    except ValueError:
+        return 60.0
+
+
+def _left(wanted: Suite, todo: Sequence[Step]) -> str:
+    """The time that the steps will take, as an estimate."""
+    seconds = sum(
+        0.0
+        if wanted.variants[step.variant].kind == "virtual"
+        else _duration_s(wanted.options(step)) + BETWEEN_RUNS_S
+        for step in todo
+    )
+    return f"about {seconds / 60:.0f} min left" if seconds >= 90 else "less than 2 min left"
+
+
+def _tokens(folder: Path) -> int:
+    tokens = load_run(folder).requests[["input_tokens", "output_tokens"]].sum()
+    return int(tokens.sum())
+
+
+def _conclude(wanted: Suite, state: State, stopped: str, allow: Sequence[str], show: Show) -> ExitCode:
+    cells = []
+    for step in wanted.steps():
+        row = state.done.get(step.key)
+        if row is not None:
+            run = load_run(state.folder / row["run"])
+            cells.append(Cell(step.scenario, step.repeat, Side(run, summarize(run), step.variant)))
+    found = matrix_of(wanted.name, list(wanted.scenarios), list(wanted.variants), cells, allow)
+    write_text_atomically(state.folder / MATRIX_HTML, matrix_page(found))
+    show("\n" + matrix_text(found))
+    show(f"\nPage: {state.folder / MATRIX_HTML}")
+    codes = [_code_of(cells), ExitCode.SLO_MISSED if _regressed(found) else ExitCode.OK]
+    if stopped:
+        show(f"Stopped early: {stopped}.")
+        codes.append(ExitCode.SAFETY_VALVE)
+    return first_of(codes)
+
+
+def _regressed(found: Matrix) -> bool:
+    return any(one.regressed for rows in found.comparisons.values() for one in rows)
+
+
+def _code_of(cells: Sequence[Cell]) -> ExitCode:
+    infos: list[RunInfo] = [cell.side.run.info for cell in cells]
+    whole = all(info.state == "finished" and info.counts["kept"] == info.counts["planned"] for info in infos)
+    return ExitCode.OK if whole else ExitCode.NOT_VALID
