@@ -110,6 +110,10 @@ class Metrics(Collector):
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
 
+    def also(self, collector: Collector) -> None:
+        """Put another's metrics on the page."""
+        self._registry.register(collector)
+
     def page(self) -> bytes:
         """The whole page in the Prometheus text format."""
         return generate_latest(self._registry)
