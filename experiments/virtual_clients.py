@@ -158,7 +158,6 @@ class VirtualClients:
             seen.last_token_at_s = now_s
             if request.finished:
                 self._close(request, "succeeded", now_s, 200)
-        self._follow(now_s)
         self._give_up(self._until_first_token, self._patience.first_token_s, "no_first_token", now_s)
         self._give_up(self._until_end, self._patience.total_s, "total_timeout", now_s)
         self._follow(now_s)
