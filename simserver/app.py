@@ -153,7 +153,10 @@ class SimulatedServer:
             return json(404, orjson.dumps({"detail": "Not Found"}))
         if path.startswith("/v1/") and not key_fits(request.headers, self._settings.api_key):
             return json(401, orjson.dumps({"error": "Unauthorized"}))
-        return await handler(request)
+        response = await handler(request)
+        if path.startswith("/v1/"):
+            self._serving.metrics.http[path, request.method, f"{response.status // 100}xx"] += 1
+        return response
 
     async def _models(self, request: web.BaseRequest) -> web.StreamResponse:
         rules = self._settings.rules

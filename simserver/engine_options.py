@@ -76,7 +76,8 @@ def add_admission_options(parser: argparse.ArgumentParser) -> None:
         type=int,
         choices=(UNAVAILABLE, TOO_MANY),
         default=UNAVAILABLE,
-        help="503 as vLLM and SGLang answer, or 429 with Retry-After as gateways do (default: %(default)s)",
+        help="503 as vLLM answers, with an error event inside status 200 for streams of one instant; or 429 "
+        "with Retry-After as gateways do (default: %(default)s)",
     )
 
 

@@ -7,15 +7,14 @@ The same way for all endpoints; what differs between them stands in their rows (
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import partial
 
 import orjson
 from aiohttp import web
 from aiohttp.http import HttpVersion11
 
-from simserver.admission import Admission
+from simserver.admission import UNAVAILABLE, Admission
 from simserver.answers import Answer, AnswerStream
 from simserver.asked import Asked, Rules, read_asked
 from simserver.endpoints import Endpoint
@@ -24,7 +23,7 @@ from simserver.errors import ApiError
 from simserver.exchange import Exchange
 from simserver.faults import Fault, Faults
 from simserver.faulty_stream import FaultyStream
-from simserver.gateway import Gateway, Visit
+from simserver.gateway import Gateway
 from simserver.gateway_door import GatewayDoor, GatewayMetrics
 from simserver.gateway_rules import GatewayRules
 from simserver.headers import caller_of, fault_asked, tenant_of
@@ -44,6 +43,7 @@ from simserver.request import Request
 from simserver.script import scripts
 from simserver.step_loop import StepLoop
 from simserver.truth import Outcome, TruthLog, row_of
+from simserver.way import Way
 
 CLIENT_LEFT = 499
 """The status logged for a client that left, nginx's number for it."""
@@ -75,7 +75,7 @@ class Serving:
         self._truth = truth
         self._started_s = started_s
         self._numbers = numbers
-        self.metrics = Metrics(engine, rules.model)
+        self.metrics = Metrics(engine, rules.model, rules.max_model_len)
         self.steps = StepLoop(engine, self.metrics, faults, started_s)
         self.ending: Outcome | None = None
         self._door: GatewayDoor | None = None
@@ -97,7 +97,7 @@ class Serving:
         except web.HTTPRequestEntityTooLarge:
             error = ApiError(413, f"The body is larger than {MAX_BODY_BYTES} bytes.", "Bad Request", "body")
             return json(error.status, error.body)
-        way, door = _Way(self._receipt(endpoint, request)), self._door
+        way, door = Way(self._receipt(endpoint, request)), self._door
         try:
             if door is None:
                 asked = read_asked(body, endpoint, self._rules)
@@ -117,7 +117,7 @@ class Serving:
                 door.leave(way.visit, way.failed)
 
     async def _serve_asked(
-        self, endpoint: Endpoint, request: web.BaseRequest, asked: Asked, way: _Way
+        self, endpoint: Endpoint, request: web.BaseRequest, asked: Asked, way: Way
     ) -> web.StreamResponse:
         """The server's own answer, behind the gateway if there is one. Raises ApiError."""
         self._check_admission(request, asked)
@@ -150,12 +150,29 @@ class Serving:
         """Raises ApiError where the server as a whole, not the body, is in the way."""
         if self.ending:
             raise going_down()
-        refused = self._admission.refusal(lambda: self._engine.queue, asked.prompt_tokens)
-        if refused is not None:
-            self.metrics.rejected[refused.rule] += 1
-            raise turned_away(refused)
+        if (error := self._no_room(asked, headers_are_out=False)) is not None:
+            raise error
         if asked.stream and request.version != HttpVersion11:
             raise ApiError(505, "Streams are chunked: ask with HTTP/1.1.", "HTTP Version Not Supported")
+
+    def _no_room(self, asked: Asked, headers_are_out: bool) -> ApiError | None:
+        """The refusal of a request beyond a limit of the queue.
+
+        Like vLLM the server looks twice where it answers 503 to a stream: before the headers go out
+        at the queue as it last saw it, after the last step, and when the request joins the queue at
+        the queue itself. So of a burst within one step those beyond the limit get an error event in
+        an answer with status 200, those who come later a 503."""
+        looks_twice = asked.stream and self._admission.status == UNAVAILABLE
+        if headers_are_out and not looks_twice:
+            return None
+        seen = looks_twice and not headers_are_out
+        refused = self._admission.refusal(
+            lambda: self.metrics.queue if seen else self._engine.queue, asked.prompt_tokens
+        )
+        if refused is None:
+            return None
+        self.metrics.rejected[refused.rule] += 1
+        return turned_away(refused)
 
     def _fault_for(self, request: web.BaseRequest, receipt: Receipt) -> Fault | None:
         """What goes wrong with this request: by its own header, else by the options. Raises
@@ -164,7 +181,7 @@ class Serving:
         asked = fault_asked(request.headers)
         return asked or self._faults.of_request(receipt.number, since_start_s)
 
-    def _answer(self, asked: Asked, way: _Way, request: web.BaseRequest) -> Answer:
+    def _answer(self, asked: Asked, way: Way, request: web.BaseRequest) -> Answer:
         """What will be said, and the sequences that the engine computes for it."""
         receipt = way.receipt
         written = scripts(asked, self._rules, receipt.number)
@@ -203,7 +220,11 @@ class Serving:
         faulty = FaultyStream(stream, transport, fault, answer.tokens, exchange.fail) if fault else None
         exchange.stream = faulty or stream
         exchange.stream.greet()
-        self.steps.submit(exchange)
+        if (error := self._no_room(answer.asked, headers_are_out=True)) is not None:
+            exchange.stream.write_error(error)
+            exchange.fail(error)
+        else:
+            self.steps.submit(exchange)
         await exchange.ended
         if faulty is not None:
             await faulty.settled()
@@ -215,25 +236,29 @@ class Serving:
             return json(error.status, error.body)
         return json(200, orjson.dumps(endpoint.whole(exchange.answer)))
 
-    def _account(self, way: _Way, exchange: Exchange, fault: Fault | None) -> None:
+    def _account(self, way: Way, exchange: Exchange, fault: Fault | None) -> None:
         """Log and count a request that was in the engine and has ended, however it did."""
         answer, ended = exchange.answer, exchange.ended
         if exchange.finished:
             for sequence, script in zip(answer.sequences, answer.scripts, strict=True):
                 reason = "length" if script.finish_reason == "length" else "stop"
-                self.metrics.observe_finished(sequence, reason)
+                self.metrics.observe_finished(sequence, reason, answer.asked.n, answer.asked.most_tokens)
             self._log(way, "finished", 200, exchange)
         elif not ended.cancelled() and ended.done():
+            error = ended.result()
+            if error is not None and error.status == UNAVAILABLE:
+                self._log(way, "rejected", 200, exchange)
+                return
             self.metrics.finished["error"] += len(answer.sequences)
             self._log(way, self.ending or "faulted", 200 if answer.asked.stream else 500, exchange)
             way.failed = way.failed or (fault is not None and fault.name == "reset")
         else:
-            self.metrics.finished["abort"] += len(answer.sequences)
+            self.metrics.cancelled += len(answer.sequences)
             self._log(way, "cancelled", CLIENT_LEFT, exchange)
 
     def _log(
         self,
-        way: _Way,
+        way: Way,
         outcome: Outcome,
         status: int,
         exchange: Exchange | None = None,
@@ -247,29 +272,6 @@ class Serving:
             gateway = gateway_reason or ("passed" if way.visit else None)
             now_s = time.monotonic()
             self._truth.write(row_of(way.receipt, answer, now_s, status, outcome, gateway, passed_s))
-
-
-def _no_headers() -> dict[str, str]:
-    return {}
-
-
-@dataclass(slots=True)
-class _Way:
-    """One request's way through gateway and server. failed: whether the gateway takes its end for a
-    failure of the server, None when it says nothing about it."""
-
-    receipt: Receipt
-    visit: Visit | None = None
-    failed: bool | None = None
-    rate_headers: Callable[[], dict[str, str]] = _no_headers
-
-    @property
-    def reached_server_s(self) -> float:
-        """When the server got it: as it came, unless it waited in the gateway's queue."""
-        visit = self.visit
-        if visit is None or visit.passed_at_s is None or visit.passed_at_s == visit.arrived_at_s:
-            return self.receipt.monotonic_s
-        return visit.passed_at_s
 
 
 def _with(response: web.StreamResponse, headers: dict[str, str]) -> web.StreamResponse:
