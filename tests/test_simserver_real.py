@@ -76,7 +76,7 @@ def test_a_queued_stream_has_its_headers_and_then_role_and_text_together(
         running.close()
         queued.sock.settimeout(20)
         first = queued.sock.recv(65_536, socket.MSG_PEEK)
-        assert first.count(b"data: ") == 2, "one write"
+        assert first.count(b"data: ") >= 2, "the role does not come alone"
         role, text, *_ = events(response.read())
     assert role["choices"][0]["delta"] == {"role": "assistant", "content": ""}
     assert text["choices"][0]["delta"]["content"].strip()
