@@ -1,8 +1,8 @@
 """`python -m experiments simulate`: the simulated server's engine on a run's schedule, in virtual time.
 
-The same shapes, arrivals, lengths, seeds and limits as a run over HTTP, and the same engine, policies and
-admission rules as `python -m simserver`; no sockets and no waiting. What comes out is an ordinary run folder.
-Left out: network, HTTP, the client's own work, and a client's limit on pauses (--stall-limit).
+The same shapes, arrivals, lengths, seeds and limits as a run over HTTP, and the same engine, policies,
+gateway and admission rules as `python -m simserver`; no sockets and no waiting. What comes out is an ordinary
+run folder. Left out: network, HTTP, the client's own work, and a client's limit on pauses (--stall-limit).
 """
 
 from __future__ import annotations
@@ -44,8 +44,11 @@ from simserver.engine_options import (
     add_engine_options,
     admission_of,
     engine_of,
+    gateway_of,
 )
 from simserver.epilog import tables
+from simserver.gateway import Gateway
+from simserver.gateway_rules import GatewayRules
 from simserver.presets import PRESETS
 from simserver.virtual import run_virtually
 
@@ -113,12 +116,15 @@ def run_as_told(
     """Run what the options of `add_arguments` say. Raises OptionError or ShapeError for a wrong option of the
     load, ValueError or OSError for one of the server."""
     engine, admission = engine_of(arguments, PRESETS[arguments.preset]), admission_of(arguments)
-    plan = _plan(arguments, engine, admission, command)
+    gateway = gateway_of(arguments)
+    plan = _plan(arguments, engine, admission, gateway, command)
     show(f"{plan.info.target}: {plan.described()}")
-    return run_plan(plan, engine, admission, Path(plan.settings.runs_dir))
+    return run_plan(plan, engine, admission, gateway, Path(plan.settings.runs_dir))
 
 
-def run_plan(plan: Plan, engine: Engine, admission: Admission, runs_dir: Path) -> Simulated:
+def run_plan(
+    plan: Plan, engine: Engine, admission: Admission, gateway: GatewayRules | None, runs_dir: Path
+) -> Simulated:
     """Serve the plan's schedule on the engine and write its run folder, complete, under `runs_dir`."""
     folder, run_id = create_folder(runs_dir, plan.info.run_id)
     (folder / SCHEDULE_CSV).write_bytes(plan.schedule.to_csv_bytes())
@@ -134,7 +140,8 @@ def run_plan(plan: Plan, engine: Engine, admission: Admission, runs_dir: Path) -
             records.append(record, gaps)
 
         patience = Patience(settings.first_token_limit_s, settings.total_limit_s)
-        clients = VirtualClients(plan.schedule, engine, admission, patience, keep)
+        before = Gateway(gateway) if gateway else None
+        clients = VirtualClients(plan.schedule, engine, admission, before, patience, keep)
         until_s = info.duration_s + settings.drain_s
         end_s = run_virtually(
             engine,
@@ -154,7 +161,13 @@ def run_plan(plan: Plan, engine: Engine, admission: Admission, runs_dir: Path) -
     return Simulated(folder, max(end_s, info.duration_s), wall_s, dict(counts))
 
 
-def _plan(arguments: argparse.Namespace, engine: Engine, admission: Admission, command: list[str]) -> Plan:
+def _plan(
+    arguments: argparse.Namespace,
+    engine: Engine,
+    admission: Admission,
+    gateway: GatewayRules | None,
+    command: list[str],
+) -> Plan:
     """The run's plan, which says that it is virtual and by which scheduler."""
     given = argparse.Namespace(**{name: getattr(arguments, name) for name in LOAD_OPTIONS})
     given.model = arguments.preset
@@ -164,6 +177,7 @@ def _plan(arguments: argparse.Namespace, engine: Engine, admission: Admission, c
         "virtual": "true",
         "policy": " ".join([arguments.policy, *arguments.policy_option]),
         "admission": " ".join(f"{name}={limit:g}" for name, limit in admission.limits) or "none",
+        "gateway": " ".join(gateway.written) if gateway else "none",
         "max_num_batched_tokens": str(engine.limits.max_num_batched_tokens),
         "max_num_seqs": str(engine.limits.max_num_seqs),
         "kv_cache_tokens": str(engine.limits.kv_cache_tokens),

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from simserver.app import Origin, Settings, SimulatedServer
-from simserver.engine_options import admission_of, engine_of
+from simserver.engine_options import admission_of, engine_of, gateway_of
 from simserver.faults import Faults
 from simserver.options import parser, rules_of, tls_of
 from simserver.presets import PRESETS
@@ -71,6 +71,7 @@ def main(arguments: list[str] | None = None) -> None:
             settings = Settings(
                 rules=rules_of(options, limits),
                 admission=admission_of(options),
+                gateway=gateway_of(options),
                 api_key=options.api_key,
                 timeout_keep_alive_s=options.timeout_keep_alive,
                 tenant_header=options.tenant_header,

@@ -1,7 +1,8 @@
 """Turning requests away at the door, as servers and gateways do: ADMISSION, one row per rule.
 
 A rule measures what stands in the queue and refuses a request that would make it more than the limit. The
-answer is 503 as from vLLM and SGLang, or 429 with Retry-After as from gateways and hosted services.
+answer is 503 as from vLLM (serving.py tells when it is an error event instead), or 429 with Retry-After as
+from gateways and hosted services.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from simserver.asked import Rules
 from simserver.endpoints import ENDPOINTS
 from simserver.engine import Engine
 from simserver.faults import Faults
+from simserver.gateway_rules import GatewayRules
 from simserver.headers import key_fits
 from simserver.receipt import StampingProtocol
 from simserver.replies import MAX_BODY_BYTES, SERVER, going_down, json
@@ -40,7 +41,7 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 @dataclass(frozen=True)
 class Settings:
     """What the HTTP side needs to know. api_key: None for no key; tenant_header says who asks; tls:
-    None for plain HTTP."""
+    None for plain HTTP; gateway: None for none before the server."""
 
     rules: Rules
     admission: Admission
@@ -49,6 +50,7 @@ class Settings:
     tenant_header: str = "x-tenant"
     faults: Faults = field(default_factory=Faults)
     tls: SSLContext | None = None
+    gateway: GatewayRules | None = None
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ class SimulatedServer:
         self._serving = Serving(
             settings.rules,
             settings.admission,
+            settings.gateway,
             settings.faults,
             settings.tenant_header,
             engine,
@@ -122,7 +125,7 @@ class SimulatedServer:
         self._serving.ending = "stopped"
         self._listener.close()
         self._stepping.cancel()
-        self._serving.steps.give_up(going_down())
+        self._serving.give_up(going_down())
         await asyncio.sleep(0)
         await self._http.shutdown(STOP_GRACE_S)
 
@@ -133,7 +136,7 @@ class SimulatedServer:
         for connection in list(self._http.connections):
             if connection.transport is not None:
                 connection.transport.abort()
-        self._serving.steps.give_up(going_down())
+        self._serving.give_up(going_down())
         await asyncio.sleep(0)
         await self._http.shutdown(0)
 
@@ -150,7 +153,10 @@ class SimulatedServer:
             return json(404, orjson.dumps({"detail": "Not Found"}))
         if path.startswith("/v1/") and not key_fits(request.headers, self._settings.api_key):
             return json(401, orjson.dumps({"error": "Unauthorized"}))
-        return await handler(request)
+        response = await handler(request)
+        if path.startswith("/v1/"):
+            self._serving.metrics.http[path, request.method, f"{response.status // 100}xx"] += 1
+        return response
 
     async def _models(self, request: web.BaseRequest) -> web.StreamResponse:
         rules = self._settings.rules

@@ -25,6 +25,9 @@ OWN_FIELD = "simserver"
 _NUMBERS = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
 
 ReasoningField = Literal["reasoning", "reasoning_content"]
+Cap = Callable[[int, str | None], int]
+"""A gateway's say on the longest answer: from what is asked for, and by which field (None: by none), to what
+is let through. Raises ApiError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +110,17 @@ class Form(Protocol):
     def many(self) -> bool: ...
 
 
-def read_asked(body: bytes, form: Form, rules: Rules) -> Asked:
-    """Parse and check one body. Raises ApiError with status 400, or 404 for another model's name."""
+def read_asked(body: bytes, form: Form, rules: Rules, cap: Cap | None = None) -> Asked:
+    """Parse and check one body. Raises ApiError with status 400, or 404 for another model's
+    name."""
     try:
         fields = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise invalid("body", f"JSON decode error: {error}") from None
     if not isinstance(fields, dict):
         raise invalid("body", "Input should be a valid dictionary")
+    if cap is not None:
+        _cap_lengths(fields, form, cap)
     model = fields.get("model")
     if model is not None and model != rules.model:
         raise ApiError(
@@ -135,6 +141,8 @@ def read_asked(body: bytes, form: Form, rules: Rules) -> Asked:
     longest = max(len(text) for text in texts)
     _check_room(longest, rules)
     most_tokens, most_named = _longest_answer(fields, longest, form, rules)
+    if cap is not None and not most_named:
+        most_tokens = cap(most_tokens, None)
     least_tokens = _count(fields, "min_tokens", 0)
     if least_tokens > most_tokens:
         raise bad_value(
@@ -209,6 +217,13 @@ def _longest_answer(fields: dict[str, Any], prompt_tokens: int, form: Form, rule
             "Please reduce one of them",
         )
     return length, True
+
+
+def _cap_lengths(fields: dict[str, Any], form: Form, cap: Cap) -> None:
+    """Let a gateway change the lengths that a body names, before the server reads them."""
+    for name in form.length_fields:
+        if isinstance(fields.get(name), int) and not isinstance(fields[name], bool):
+            fields[name] = cap(fields[name], name)
 
 
 def _usage_wanted(options: Any, stream: bool) -> tuple[bool, bool]:

@@ -152,6 +152,7 @@ class Engine:
             if not request.emitted_tokens:
                 request.first_token_at_s = now_s
                 self.totals.prompt_tokens += request.prompt_tokens
+                self.totals.cached_prompt_tokens += request.cached_prompt_tokens
             request.emitted_tokens += 1
             request.known_tokens += 1
             request.last_token_at_s = now_s

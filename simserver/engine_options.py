@@ -9,6 +9,7 @@ from pathlib import Path
 
 from simserver.admission import TOO_MANY, UNAVAILABLE, Admission, parse_admission
 from simserver.engine import Engine
+from simserver.gateway_rules import GatewayRules, parse_gateway
 from simserver.policies import POLICIES, make_policy
 from simserver.presets import PRESETS, Preset
 from simserver.request import Limits
@@ -46,7 +47,16 @@ def positive(text: str) -> float:
 
 
 def add_admission_options(parser: argparse.ArgumentParser) -> None:
-    """Who is turned away at the door, and how."""
+    """Who is turned away: by a gateway before the server, and by the server itself at its door."""
+    gateway = parser.add_argument_group("gateway")
+    gateway.add_argument(
+        "--gateway",
+        action="append",
+        default=[],
+        metavar="RULE=LIMIT,SETTING=VALUE,...",
+        help="put a gateway before the server, by a rule below, such as requests=10/s,burst=20; repeat it "
+        "for several (default: no gateway)",
+    )
     door = parser.add_argument_group("admission")
     door.add_argument(
         "--max-num-queued-reqs",
@@ -66,7 +76,8 @@ def add_admission_options(parser: argparse.ArgumentParser) -> None:
         type=int,
         choices=(UNAVAILABLE, TOO_MANY),
         default=UNAVAILABLE,
-        help="503 as vLLM and SGLang answer, or 429 with Retry-After as gateways do (default: %(default)s)",
+        help="503 as vLLM answers, with an error event inside status 200 for streams of one instant; or 429 "
+        "with Retry-After as gateways do (default: %(default)s)",
     )
 
 
@@ -135,6 +146,11 @@ def admission_of(options: argparse.Namespace) -> Admission:
     if options.max_num_queued_reqs is not None:
         rules.append(f"requests={options.max_num_queued_reqs}")
     return parse_admission(rules, options.reject_status)
+
+
+def gateway_of(options: argparse.Namespace) -> GatewayRules | None:
+    """The gateway asked for, None for none. Raises ValueError for a rule that makes no sense."""
+    return parse_gateway(options.gateway)
 
 
 def engine_of(options: argparse.Namespace, preset: Preset) -> Engine:

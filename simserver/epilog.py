@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from simserver.admission import ADMISSION
 from simserver.faults import FAULT_HEADER, FAULTS
+from simserver.gateway_rules import GATEWAY
 from simserver.policies import POLICIES
 from simserver.presets import PRESETS
 
@@ -17,6 +18,8 @@ examples
       a scheduler that knows about bursts: larger steps while more than 4 requests wait
   python -m simserver --port 8000 --admission queued-tokens=16000 --reject-status 429
       requests turned away with 429 and Retry-After beyond 16,000 tokens of waiting prompts
+  python -m simserver --port 8000 --gateway requests=10/s,burst=20 --gateway concurrency=8,queue=16,timeout=5s
+      a gateway: 10 requests/s for each API key and 20 at once, 8 behind it, 16 waiting for 5 s at most
   python -m simserver --port 8000 --jitter 0 --max-num-seqs 1
       a plain queue with one server, to check against queueing theory
 
@@ -38,13 +41,20 @@ def epilog() -> str:
 
 
 def tables() -> str:
-    """The tables of policies, admission rules and presets, for --help."""
+    """The tables of policies, gateway and admission rules and presets, for --help."""
     lines = ["policies (--policy NAME --policy-option OPTION=VALUE ...)"]
     for kind in POLICIES.values():
         lines.append(f"  {kind.name:22}{kind.summary}")
         lines += [f"      {name}={default:g}  {about}" for name, (default, about) in kind.options.items()]
     lines += ["", "admission (--admission RULE=LIMIT ...)"]
-    lines += [f"  {rule.name:22}{rule.summary}" for rule in ADMISSION.values()]
+    lines += [f"  {row.name:22}{row.summary}" for row in ADMISSION.values()]
+    lines += ["", "gateway (--gateway RULE=LIMIT,SETTING=VALUE,...), in the order of a request's way through"]
+    told: list[object] = []
+    for rule in GATEWAY.values():
+        lines.append(f"  {rule.name + '=' + rule.example:24}{rule.summary}")
+        if rule.settings not in told:
+            lines += [f"      {name}={default}  {about}" for name, (default, about) in rule.settings.items()]
+            told.append(rule.settings)
     lines += ["", "presets (--preset NAME)"]
     lines += [f"  {row.name:22}{row.about}" for row in PRESETS.values()]
     return "\n".join(lines)

@@ -8,7 +8,10 @@ import orjson
 
 
 class ApiError(Exception):
-    """A request turned away: HTTP status, the fields of vLLM's error object, and when to try again."""
+    """A request turned away: HTTP status, the fields of vLLM's error object, and when to try again.
+
+    code: a word instead of the status, as hosted APIs give. gateway_reason: why the gateway did it, None when
+    it was the server."""
 
     def __init__(
         self,
@@ -17,11 +20,14 @@ class ApiError(Exception):
         kind: str,
         param: str | None = None,
         retry_after_s: int | None = None,
+        code: str | None = None,
+        gateway_reason: str | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
         self.retry_after_s = retry_after_s
-        self.error = {"message": message, "type": kind, "param": param, "code": status}
+        self.gateway_reason = gateway_reason
+        self.error = {"message": message, "type": kind, "param": param, "code": code or status}
 
     @property
     def body(self) -> bytes:

@@ -8,6 +8,7 @@ from hashlib import blake2b
 
 from simserver.errors import ApiError
 from simserver.faults import FAULT_HEADER, FAULTS, Fault, parse_fault
+from simserver.gateway import Caller
 
 
 def key_fits(headers: Mapping[str, str], key: str | None) -> bool:
@@ -19,9 +20,17 @@ def key_fits(headers: Mapping[str, str], key: str | None) -> bool:
 
 
 def tenant_of(headers: Mapping[str, str], tenant_header: str) -> str | None:
-    """Who asks: by the tenant header, else by the API key, of which a digest is kept; else unknown."""
-    if named := headers.get(tenant_header):
-        return named
+    """Who asks: by the tenant header, else by the API key; else unknown."""
+    return headers.get(tenant_header) or key_digest(headers)
+
+
+def caller_of(headers: Mapping[str, str], tenant_header: str, ip: str | None) -> Caller:
+    """Who asks, as a gateway tells callers apart."""
+    return Caller(key_digest(headers), headers.get(tenant_header), ip)
+
+
+def key_digest(headers: Mapping[str, str]) -> str | None:
+    """A digest of the API key, which is all of it that is kept; None without one."""
     key = headers.get("Authorization", "").partition(" ")[2].strip()
     return blake2b(key.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest() if key else None
 

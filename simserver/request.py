@@ -98,10 +98,11 @@ class Step:
 class Totals:
     """Counts since the start. Prompt tokens count once per request, at its first answer token.
 
-    Prefix queries and hits are tokens, counted at each admission.
+    Prefix queries and hits are tokens, counted at each admission; cached prompt tokens those of the first.
     """
 
     prompt_tokens: int = 0
+    cached_prompt_tokens: int = 0
     generation_tokens: int = 0
     preemptions: int = 0
     prefix_queries: int = 0

@@ -55,6 +55,7 @@ class StepLoop:
         for job in exchange.jobs:
             if self._jobs.pop(job.request, None) is not None:
                 self._engine.abort(job.request)
+                self._submitted.set()  # the queue is another one: look again
 
     def give_up(self, error: ApiError) -> None:
         """End all requests with an error, as a server does that goes down."""
@@ -97,6 +98,7 @@ class StepLoop:
 
     async def _wait_for_arrival(self, until_s: float | None) -> None:
         """Wait until a request comes, or until arrivals that the policy holds back may start."""
+        self._metrics.look()
         self._submitted.clear()
         limit_s = None if until_s is None else until_s - time.monotonic()
         with suppress(TimeoutError):
@@ -116,6 +118,7 @@ class StepLoop:
             if request.finished:
                 del self._jobs[request]
                 job.exchange.one_done()
+        self._metrics.look()
 
 
 class LatenessWatch:

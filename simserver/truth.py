@@ -9,8 +9,11 @@ same moment as Unix time. An empty field is unknown or never happened. A request
 choices has one row: the first of its first tokens, the last of its last ones, and the tokens of all
 together.
 
-outcome: finished | cancelled (the client left) | stopped (the server went down) | rejected (queue
-full) | refused (a bad request: see status) | faulted (a fault was asked for and ended it). Neither
+gateway: `passed`, or why the gateway turned the request away (queue_timeout, requests ...); empty
+without one. passed_monotonic_s: when it let the request through.
+
+outcome: finished | cancelled (the client left) | stopped (the server went down) | rejected (no room,
+see status) | refused (a bad request: see status) | faulted (a fault was asked for and ended it). Neither
 prompts nor answers are written."""
 
 from __future__ import annotations
@@ -45,10 +48,18 @@ class TruthRow:
     preemptions: int
     status: int
     outcome: Outcome
+    gateway: str | None = None
+    passed_monotonic_s: float | None = None
 
 
 def row_of(
-    receipt: Receipt, answer: Answer | None, ended_monotonic_s: float, status: int, outcome: Outcome
+    receipt: Receipt,
+    answer: Answer | None,
+    ended_monotonic_s: float,
+    status: int,
+    outcome: Outcome,
+    gateway: str | None = None,
+    passed_monotonic_s: float | None = None,
 ) -> TruthRow:
     """The row of a request that has ended; `answer` is None when it never came to the engine."""
     sequences = answer.sequences if answer else ()
@@ -67,6 +78,8 @@ def row_of(
         preemptions=sum(one.preemptions for one in sequences),
         status=status,
         outcome=outcome,
+        gateway=gateway,
+        passed_monotonic_s=passed_monotonic_s,
     )
 
 

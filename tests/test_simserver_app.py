@@ -237,8 +237,8 @@ def test_headers_come_at_once_though_the_request_waits(start_simserver: StartSer
         send(one, stream(10_000))
         queued = send(other, stream(10_000))
         assert queued.status == 200
-        seen = gauges(base_url)
-    assert (seen["vllm:num_requests_running"], seen["vllm:num_requests_waiting"]) == (1, 1)
+        wait_until(base_url, "vllm:num_requests_waiting", 1)
+        assert gauges(base_url)["vllm:num_requests_running"] == 1
 
 
 def test_a_full_queue_answers_503_until_there_is_room(start_simserver: StartServer) -> None:
@@ -246,10 +246,11 @@ def test_a_full_queue_answers_503_until_there_is_room(start_simserver: StartServ
     with connected(base_url) as one, connected(base_url) as other:
         send(one, stream(10_000))
         send(other, stream(10_000))
+        wait_until(base_url, "vllm:num_requests_waiting", 1)
         status, answer = ask(base_url, stream(2))
         assert status == 503
         assert answer["error"]["type"] == "Service Unavailable"
-        assert gauges(base_url)["vllm:admission_rejections_total"] == 1
+        assert 'reason="max_num_queued_reqs"} 1.0' in get(base_url, "/metrics")[1]
     wait_until(base_url, "vllm:num_requests_running", 0)
     assert ask(base_url, {"messages": USER, "max_tokens": 2})[0] == 200
 
@@ -295,14 +296,14 @@ def test_a_priority_in_the_body_is_heeded(start_simserver: StartServer, tmp_path
     log = tmp_path / "truth.csv"
     base_url = start_simserver("--policy", "priority", "--max-num-seqs", "1", "--log", str(log))
     with connected(base_url) as first, connected(base_url) as low, connected(base_url) as high:
-        send(first, stream(60))
+        send(first, stream(200))
         wait_until(base_url, "vllm:num_requests_running", 1)
         behind = send(low, stream(2, priority=5))
         wait_until(base_url, "vllm:num_requests_waiting", 1)
         ahead = send(high, stream(3, priority=-1))
         behind.read()
         ahead.read()
-    assert [row["asked_output_tokens"] for row in rows_of(log, 3)] == ["60", "3", "2"]
+    assert [row["asked_output_tokens"] for row in rows_of(log, 3)] == ["200", "3", "2"]
     assert ask(base_url, {"messages": USER, "priority": "high"})[0] == 400
 
 
