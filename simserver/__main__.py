@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from simserver.app import Origin, Settings, SimulatedServer
 from simserver.engine_options import admission_of, engine_of
+from simserver.exact_timers import event_loop
 from simserver.faults import Faults
 from simserver.options import parser, rules_of, tls_of
 from simserver.presets import PRESETS
@@ -92,7 +93,8 @@ def main(arguments: list[str] | None = None) -> None:
             return SimulatedServer(settings, replace(engine), truth, origin)
 
         try:
-            asyncio.run(_serve(options, settings.faults, make_server, about))
+            with asyncio.Runner(loop_factory=event_loop) as runner:
+                runner.run(_serve(options, settings.faults, make_server, about))
         except OSError as error:
             made.error(f"cannot listen on {options.host}:{options.port}: {error.strerror or error}")
 

@@ -31,7 +31,9 @@ _REQUEST_S = (
     *(0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0),
     *(240.0, 480.0, 960.0, 1920.0, 7680.0),
 )
-_LATENESS_S = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+_LATENESS_S = tuple(
+    round(decade * digit, 6) for decade in (1e-5, 1e-4, 1e-3, 1e-2, 1e-1) for digit in (1, 1.5, 2, 3, 5, 7)
+)
 
 _TOKENS = (1.0, 8.0, 16.0, 32.0, 64.0, *(128.0 * 2**power for power in range(8)))
 
@@ -104,6 +106,11 @@ class Metrics(Collector):
         self.step_lateness = Histogram(
             "simserver_step_lateness_seconds",
             "How much later than its simulated end a step's tokens were sent: the server's own fault.",
+            _LATENESS_S,
+        )
+        self.step_writing = Histogram(
+            "simserver_step_writing_seconds",
+            "How long it took to write a step's tokens, from the first to the last.",
             _LATENESS_S,
         )
         self._registry = CollectorRegistry()
@@ -185,6 +192,7 @@ class Metrics(Collector):
             self.request_queue_time,
             self.iteration_tokens,
             self.step_lateness,
+            self.step_writing,
         ):
             family = HistogramMetricFamily(histogram.name, histogram.about, labels=names)
             family.add_metric(values, *histogram.buckets())

@@ -88,6 +88,7 @@ class StepLoop:
                 self._metrics.schedule_slip_s += late_s
                 due_s = now_s
             self._hand_out(step, now_s)
+            self._metrics.step_writing.observe(time.monotonic() - now_s)
 
     def _due_s(self, step: Step) -> float:
         """When a step ends, with the server's faults in it: slow steps, a freeze."""
