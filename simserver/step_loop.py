@@ -22,6 +22,7 @@ from simserver.metrics import Metrics
 from simserver.request import Request, Step
 
 MAX_CATCH_UP_S = 0.25
+LEAD_S = 0.0005
 WATCH_WINDOW_S = 5.0
 WATCH_SHARE = 0.1
 WATCH_FLOOR_S = 0.002
@@ -78,7 +79,7 @@ class StepLoop:
             if step is None:
                 continue
             due_s = self._due_s(step)
-            await asyncio.sleep(due_s - time.monotonic())
+            await self._wait_until(due_s)
             now_s = time.monotonic()
             late_s = max(0.0, now_s - due_s)
             self._metrics.step_lateness.observe(late_s)
@@ -95,6 +96,12 @@ class StepLoop:
         since_start_s = step.started_at_s - self._started_s
         end_s = since_start_s + step.duration_s * self._faults.slowness(since_start_s)
         return self._started_s + self._faults.frozen_until_s(end_s)
+
+    async def _wait_until(self, due_s: float) -> None:
+        """Return at a moment, not a loop's turn later: the last bit of it is waited for without the loop."""
+        await asyncio.sleep(due_s - LEAD_S - time.monotonic())
+        while time.monotonic() < due_s:
+            pass
 
     async def _wait_for_arrival(self, until_s: float | None) -> None:
         """Wait until a request comes, or until arrivals that the policy holds back may start."""
