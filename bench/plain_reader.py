@@ -30,7 +30,7 @@ class _Stream:
 class Reader:
     """Streams of one or several servers, read by one loop. Close it; it is a context manager.
 
-    events: seen so far; answers: read to their end. Raises ConnectionError where a server closes a connection.
+    events: seen so far; answers: read to their end. Raises ConnectionError where a server closes a stream.
     """
 
     def __init__(self) -> None:

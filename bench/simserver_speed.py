@@ -1,8 +1,9 @@
-"""`python -m bench.simserver_speed`: how many tokens the simulated server streams on one core, and how punctually.
+"""`python -m bench.simserver_speed`: what the simulated server streams on one core, and how punctually.
 
-The server on one core; on another the reader (plain_reader.py) and the truth server, which writes a few streams
-on a clock meanwhile: how late its timers are is the machine's part. Steps take `--step-ms` whatever is in them,
-so that 500 streams ask for 500 / step events a second. The first answers end scattered, so that later ones do.
+The server on one core; on another the reader (plain_reader.py) and the truth server, which writes a few
+streams on a clock meanwhile, with real-time priority where it may: how late its timers are is the machine's
+part. Steps take `--step-ms` whatever is in them, so that 500 streams ask for 500 / step events a second. The
+first answers end scattered, so that later ones do.
 
     events/s            what the reader counted, of all that were due
     CPU of the server   in cores
@@ -72,8 +73,8 @@ class Speed:
         return "\n".join(
             [
                 f"steps of {self.step_ms:g} ms: {self.due_per_s:,.0f} events/s due",
-                f"  {self.events_per_s:,.0f} events/s read ({self.tokens_per_s:,.0f} tokens/s by the server); CPU of "
-                f"the server {self.server_cores:.2f} cores "
+                f"  {self.events_per_s:,.0f} events/s read ({self.tokens_per_s:,.0f} tokens/s made); "
+                f"CPU of the server {self.server_cores:.2f} cores "
                 f"({self.server_cores / self.events_per_s * 1e6:.1f} us an event), of the reader "
                 f"{self.reader_cores:.2f}",
                 *(

@@ -39,6 +39,7 @@ from simserver.request import Request
 from simserver.script import scripts
 from simserver.step_loop import StepLoop
 from simserver.truth import Outcome, TruthLog, row_of
+from simserver.turns import Turns
 
 CLIENT_LEFT = 499
 """The status logged for a client that left, nginx's number for it."""
@@ -71,6 +72,7 @@ class Serving:
         self._numbers = numbers
         self.metrics = Metrics(engine, rules.model)
         self.steps = StepLoop(engine, self.metrics, faults, started_s)
+        self._turns = Turns()
         self.ending: Outcome | None = None
 
     async def serve(self, endpoint: Endpoint, request: web.BaseRequest) -> web.StreamResponse:
@@ -81,6 +83,7 @@ class Serving:
             error = ApiError(413, f"The body is larger than {MAX_BODY_BYTES} bytes.", "Bad Request", "body")
             return json(error.status, error.body)
         receipt = self._receipt(endpoint, request)
+        await self._turns.turn()
         try:
             asked = read_asked(body, endpoint, self._rules)
             self._check_admission(request, asked)
