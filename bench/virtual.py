@@ -1,40 +1,69 @@
 """`python -m bench.virtual`: virtual time against the same schedule over HTTP, and how fast virtual time is.
 
-HTTP: the simulated server, a Locust master and its client, without workers. Both write run folders; compared
-are the medians of TTFT and TPOT. Speed: requests with the demo's lengths at the demo's rate, evenly spread.
+HTTP: the simulated server, a Locust master and its client, without workers. Both write run folders. Steps
+have no noise in them (`--jitter 0`), for it falls otherwise in each run; how far noise alone moves the
+medians is told beside. Three comparisons:
+
+    medians of TTFT and TPOT
+    request by request, by their number in the schedule: what a request is late by over HTTP
+    the requests as the server's own log says that they came, once more in virtual time: whether the engine
+    behind HTTP decided the same, and how late its tokens were
+
+Speed: requests with the demo's lengths at the demo's rate, evenly spread.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import resource
 import tempfile
 import time
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
+from statistics import mean, median, stdev
+
+import numpy as np
 
 from experiments.launch import run_load, simulated_server
 from experiments.simulate import add_arguments, simulate
 from runlog.folder import read_requests
+from runlog.record import RequestRecord
+from simserver.engine_options import engine_of
+from simserver.presets import PRESETS
+from simserver.request import Request
+from simserver.virtual import run_virtually
 
 RATE, INPUT, OUTPUT = "6.5", "lognormal:700,0.5", "60"
 ENGINE = ("--preset", "a100-8b", "--max-num-batched-tokens", "2048")
+WITHOUT_NOISE = ("--jitter", "0")
+NOISE_SEEDS = 10
+SAME_STEP_S = 1e-3
+"""Requests are admitted at the moment at which their step was to begin, which both compute: what is apart
+by more is another step."""
+
+
+def _options(arguments: Sequence[str]) -> Namespace:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return parser.parse_args([*arguments, *ENGINE])
 
 
 def _simulated(runs_dir: Path, *options: str) -> tuple[Path, float, float]:
     """Simulate; returns the run folder, the CPU time it took and the wall time."""
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    arguments: Namespace = parser.parse_args([*options, *ENGINE, "--runs-dir", str(runs_dir)])
+    arguments = _options([*options, "--runs-dir", str(runs_dir)])
     before_s, began_s = time.process_time(), time.perf_counter()
     simulate(arguments, ["bench.virtual"], show=lambda text: None)
     (folder,) = runs_dir.iterdir()
     return folder, time.process_time() - before_s, time.perf_counter() - began_s
 
 
-def _medians_ms(folder: Path) -> dict[str, float]:
-    records = [record for record in read_requests(folder) if record.outcome == "succeeded"]
+def _succeeded(folder: Path) -> list[RequestRecord]:
+    return [record for record in read_requests(folder) if record.outcome == "succeeded"]
+
+
+def _medians_ms(records: Sequence[RequestRecord]) -> dict[str, float]:
     return {
         "TTFT": median(record.ttft_s for record in records if record.ttft_s is not None) * 1e3,
         "TPOT": median(record.tpot_s for record in records if record.tpot_s is not None) * 1e3,
@@ -43,22 +72,77 @@ def _medians_ms(folder: Path) -> dict[str, float]:
 
 def compare(seconds: int) -> None:
     """One schedule, scenario B of the demo, both ways."""
-    load = ("--shape", "pulse", "--lead", "10s", "--rate", RATE, "--run-time", f"{seconds}s", "--seed", "1")
-    lengths = ("--input-tokens", INPUT, "--output-tokens", OUTPUT, "--arrivals", "poisson")
+    when = ("--shape", "pulse", "--lead", "10s", "--rate", RATE, "--run-time", f"{seconds}s", "--seed", "1")
+    load = (*when, "--arrivals", "poisson", "--input-tokens", INPUT, "--output-tokens", OUTPUT)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        virtual = _medians_ms(_simulated(folder / "virtual", *load, *lengths)[0])
-        with simulated_server(folder / "server.log", *ENGINE, "--model", "m") as url:
-            arguments = ["--host", url, "--model", "m", "--runs-dir", str(folder / "http"), *load, *lengths]
+        virtual = _succeeded(_simulated(folder / "virtual", *load, *WITHOUT_NOISE)[0])
+        log = folder / "received.csv"
+        serving = (*ENGINE, *WITHOUT_NOISE, "--model", "m", "--log", str(log))
+        with simulated_server(folder / "server.log", *serving) as url:
+            arguments = ["--host", url, "--model", "m", "--runs-dir", str(folder / "http"), *load]
             run = run_load(arguments, folder / "logs")
         if run.folder is None:
             raise SystemExit(f"the run over HTTP did not begin:\n{run.log.read_text()}")
-        http = _medians_ms(run.folder)
-    for name, value in virtual.items():
+        _tell_medians(_succeeded(run.folder), virtual)
+        _tell_decisions(log)
+        noisy = [
+            _medians_ms(_succeeded(_simulated(folder / f"{seed}", *load, "--jitter-seed", f"{seed}")[0]))
+            for seed in range(NOISE_SEEDS)
+        ]
+    for name in noisy[0]:
+        values = [medians[name] for medians in noisy]
         print(
-            f"median {name}: HTTP {http[name]:.1f} ms, virtual {value:.1f} ms "
-            f"({http[name] - value:+.1f} ms, {http[name] / value - 1:+.1%})"
+            f"noise of the steps alone ({NOISE_SEEDS} seeds in virtual time): median {name} "
+            f"{mean(values):.1f} ms, standard deviation {stdev(values) / mean(values):.1%}"
         )
+
+
+def _tell_medians(http: Sequence[RequestRecord], virtual: Sequence[RequestRecord]) -> None:
+    there = _medians_ms(http)
+    for name, value in _medians_ms(virtual).items():
+        print(
+            f"median {name}: HTTP {there[name]:.1f} ms, virtual {value:.1f} ms "
+            f"({there[name] - value:+.1f} ms, {there[name] / value - 1:+.1%})"
+        )
+    ttft_s = {record.arrival: record.ttft_s for record in virtual}
+    pairs = [(one.ttft_s, ttft_s.get(one.arrival)) for one in http]
+    later_ms = [(one - other) * 1e3 for one, other in pairs if one is not None and other is not None]
+    print(f"TTFT over HTTP - virtual, {len(later_ms)} requests: {_spread(later_ms)}")
+
+
+def _tell_decisions(log: Path) -> None:
+    """What came over HTTP, when it came, once more in virtual time."""
+    with open(log, newline="") as lines:
+        rows = [row for row in csv.DictReader(lines) if row["outcome"] == "finished"]
+    rows.sort(key=lambda row: float(row["received_monotonic_s"]))
+    from_s = float(rows[0]["received_monotonic_s"])
+
+    def moment_s(row: dict[str, str], name: str) -> float:
+        return float(row[f"{name}_monotonic_s"]) - from_s
+
+    again = [
+        Request(
+            row["request_id"], int(row["prompt_tokens"]), int(row["output_tokens"]), moment_s(row, "received")
+        )
+        for row in rows
+    ]
+    options = _options(WITHOUT_NOISE)
+    run_virtually(engine_of(options, PRESETS[options.preset]), again)
+    same, late_ms = 0, []
+    for row, request in zip(rows, again, strict=True):
+        admitted_s, first_s = request.admitted_at_s, request.first_token_at_s
+        assert admitted_s is not None
+        assert first_s is not None
+        same += abs(moment_s(row, "admitted") - admitted_s) < SAME_STEP_S
+        late_ms.append((moment_s(row, "first_token") - first_s) * 1e3)
+    print(f"requests as received, in virtual time: {same} of {len(rows)} admitted by the same step")
+    print(f"first tokens later than there: {_spread(late_ms)}")
+
+
+def _spread(values_ms: Sequence[float]) -> str:
+    low, middle, high = np.quantile(values_ms, (0.01, 0.5, 0.99))
+    return f"p1 {low:.2f} ms, median {middle:.2f} ms, p99 {high:.2f} ms"
 
 
 def speed(requests: int) -> None:

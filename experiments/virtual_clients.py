@@ -1,9 +1,10 @@
 """The client's side of a run in virtual time: a schedule's requests in, one record each out.
 
 A virtual client sends at the exact moment, sees each token the moment it is made, and gives up by the same
-limits as the real one (first token, whole answer). A prompt has its asked tokens and those of the chat
-template, as over HTTP. Before the server there may be a gateway, the same one as over HTTP; it tells callers
-apart by tenant, for all have one API key and one address here.
+limits as the real one (first token, whole answer). A prompt has as many tokens as were asked for, the chat
+template's among them, as over HTTP, where the preflight learns how many words make them. Before the server
+there may be a gateway, the same one as over HTTP; it tells callers apart by tenant, for all have one API key
+and one address here.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from simserver.gateway import Caller, Gateway, Refused, Visit
 from simserver.request import Request
 
 Keep = Callable[[RequestRecord, bytes], None]
+
+SHORTEST_PROMPT = TOKENS_PER_MESSAGE + 1
+"""Tokens of a message of one word: less is not sent, whatever was asked for."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,8 @@ class VirtualClients:
         )
         for arrival, (at_s, input_tokens, output_tokens, tenant) in enumerate(columns):
             name = f"{run_id}-{arrival}"
-            yield Request(name, input_tokens + TOKENS_PER_MESSAGE, output_tokens, at_s, tenant=tenant)
+            prompt_tokens = max(input_tokens, SHORTEST_PROMPT)
+            yield Request(name, prompt_tokens, output_tokens, at_s, tenant=tenant)
 
     def send(self, request: Request) -> None:
         """A request's moment has come: it goes to the gateway, if there is one, and to the server."""

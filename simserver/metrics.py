@@ -30,7 +30,9 @@ from simserver.request import Request
 
 ENGINE_LABEL = "0"
 START_TIME = "process_start_time_seconds"
-_LATENESS_S = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+_LATENESS_S = tuple(
+    round(decade * digit, 6) for decade in (1e-5, 1e-4, 1e-3, 1e-2, 1e-1) for digit in (1, 1.5, 2, 3, 5, 7)
+)
 
 SUCCESS_REASONS = ("stop", "length", "abort", "error", "repetition")
 REJECTION_REASONS = {
@@ -92,6 +94,11 @@ class Metrics(Collector):
                 ("request_prefill_kv_computed_tokens", "Prompt tokens that were not cached.", tokens),
             )
         }
+        self.step_writing = Histogram(
+            "simserver_step_writing_seconds",
+            "How long it took to write a step's tokens, from the first to the last.",
+            _LATENESS_S,
+        )
         self._registry = CollectorRegistry()
         self._registry.register(self)
         self._registry.register(_Process(time.time()))
@@ -144,6 +151,7 @@ class Metrics(Collector):
             self.time_per_output_token,
             self.iteration_tokens,
             self.step_lateness,
+            self.step_writing,
             *self._of_request.values(),
         ):
             family = HistogramMetricFamily(histogram.name, histogram.about, labels=names)

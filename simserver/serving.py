@@ -43,6 +43,7 @@ from simserver.request import Request
 from simserver.script import scripts
 from simserver.step_loop import StepLoop
 from simserver.truth import Outcome, TruthLog, row_of
+from simserver.turns import Turns
 from simserver.way import Way
 
 CLIENT_LEFT = 499
@@ -77,6 +78,7 @@ class Serving:
         self._numbers = numbers
         self.metrics = Metrics(engine, rules.model, rules.max_model_len)
         self.steps = StepLoop(engine, self.metrics, faults, started_s)
+        self._turns = Turns()
         self.ending: Outcome | None = None
         self._door: GatewayDoor | None = None
         if gateway is not None:
@@ -98,6 +100,7 @@ class Serving:
             error = ApiError(413, f"The body is larger than {MAX_BODY_BYTES} bytes.", "Bad Request", "body")
             return json(error.status, error.body)
         way, door = Way(self._receipt(endpoint, request)), self._door
+        await self._turns.turn()
         try:
             if door is None:
                 asked = read_asked(body, endpoint, self._rules)

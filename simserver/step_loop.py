@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
 from simserver.engine import Engine
@@ -22,22 +23,36 @@ from simserver.metrics import Metrics
 from simserver.request import Request, Step
 
 MAX_CATCH_UP_S = 0.25
+LEAD_S = 0.0005
+"""How long before a step's end the event loop is kept waiting: about what reading one request takes, so that
+one which comes just then does not make the step late. It joins a step later, as if it had come after."""
 WATCH_WINDOW_S = 5.0
 WATCH_SHARE = 0.1
 WATCH_FLOOR_S = 0.002
 
 
 class StepLoop:
-    """Drives one engine in real time. `run` steps it; `submit` and `abort` come from request handlers."""
+    """Drives one engine in real time. `run` steps it; `submit` and `abort` come from request handlers.
 
-    def __init__(self, engine: Engine, metrics: Metrics, faults: Faults, started_s: float) -> None:
+    clock: seconds, the event loop's own; requests' arrivals and `started_s` are told on it.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        metrics: Metrics,
+        faults: Faults,
+        started_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._engine = engine
         self._faults = faults
         self._started_s = started_s
         self._metrics = metrics
         self._jobs: dict[Request, Job] = {}
         self._submitted = asyncio.Event()
-        self._watch = LatenessWatch()
+        self._clock = clock
+        self._watch = LatenessWatch(clock())
 
     @property
     def in_flight(self) -> int:
@@ -67,11 +82,11 @@ class StepLoop:
 
     async def run(self) -> None:
         """Step for ever; cancel the task to stop."""
-        due_s = time.monotonic()
+        due_s = self._clock()
         while True:
             if not self._engine.running:
                 starts_s = self._engine.next_start_s(due_s)
-                if starts_s is None or starts_s > time.monotonic():
+                if starts_s is None or starts_s > self._clock():
                     await self._wait_for_arrival(starts_s)
                     continue
                 due_s = starts_s
@@ -79,8 +94,8 @@ class StepLoop:
             if step is None:
                 continue
             due_s = self._due_s(step)
-            await asyncio.sleep(due_s - time.monotonic())
-            now_s = time.monotonic()
+            await self._wait_until(due_s)
+            now_s = self._clock()
             late_s = max(0.0, now_s - due_s)
             self._metrics.step_lateness.observe(late_s)
             self._metrics.iteration_tokens.observe(step.tokens)
@@ -89,6 +104,7 @@ class StepLoop:
                 self._metrics.schedule_slip_s += late_s
                 due_s = now_s
             self._hand_out(step, now_s)
+            self._metrics.step_writing.observe(self._clock() - now_s)
 
     def _due_s(self, step: Step) -> float:
         """When a step ends, with the server's faults in it: slow steps, a freeze."""
@@ -96,11 +112,17 @@ class StepLoop:
         end_s = since_start_s + step.duration_s * self._faults.slowness(since_start_s)
         return self._started_s + self._faults.frozen_until_s(end_s)
 
+    async def _wait_until(self, due_s: float) -> None:
+        """Return at a moment, not a loop's turn later: the last bit of it is waited for without the loop."""
+        await asyncio.sleep(due_s - LEAD_S - self._clock())
+        while self._clock() < due_s:
+            pass
+
     async def _wait_for_arrival(self, until_s: float | None) -> None:
         """Wait until a request comes, or until arrivals that the policy holds back may start."""
         self._metrics.look()
         self._submitted.clear()
-        limit_s = None if until_s is None else until_s - time.monotonic()
+        limit_s = None if until_s is None else until_s - self._clock()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._submitted.wait(), limit_s)
 
@@ -126,8 +148,8 @@ class LatenessWatch:
     steps were late by more than a tenth of their length on average (and by more than 2 ms).
     """
 
-    def __init__(self) -> None:
-        self._since_s = time.monotonic()
+    def __init__(self, since_s: float) -> None:
+        self._since_s = since_s
         self._steps = 0
         self._late_s = 0.0
         self._length_s = 0.0

@@ -13,12 +13,15 @@ import pytest
 
 from analysis.load import load_run
 from analysis.summary import summarize
+from client.calibration import SIZES, fit
 from experiments.launch import REPOSITORY
 from experiments.simulate import add_arguments, simulate
+from loadgen.prompts import synthetic_prompt
 from runlog.exit_codes import ExitCode
 from runlog.folder import read_gaps, read_requests, read_run_info
 from runlog.record import RequestRecord
 from runlog.server_samples import ServerSample, read_samples
+from simserver import chat
 
 LOAD = ("--run-time", "40s", "--rate", "6.5", "--shape", "pulse", "--output-tokens", "20", "--seed", "3")
 
@@ -70,7 +73,7 @@ def test_a_record_has_what_the_client_would_have_seen(tmp_path: Path) -> None:
         assert record.send_lag_s == 0
         assert record.ttft_s is not None
         assert record.ttft_s >= 0.0096, "no step is shorter than the preset's floor"
-        assert record.input_tokens == 150 + 4
+        assert record.input_tokens == 150, "the template's tokens are among those asked for"
         gaps_s = read_gaps(folder, record)
         assert len(gaps_s) == record.gap_count == 19
         assert sum(gaps_s) == pytest.approx(record.last_token_at_s - record.first_token_at_s, abs=1e-4)  # type: ignore[operator]
@@ -137,6 +140,19 @@ def test_every_request_is_accounted_for_when_the_server_is_too_small(tmp_path: P
     assert summary["counts"]["rejected"] == ends[("rejected", "http_429")]
     *_, last = read_samples(folder)
     assert last.rejections_total == ends[("rejected", "http_429")]
+
+
+def test_a_prompt_has_the_tokens_that_the_server_counts_in_what_a_run_over_http_sends(tmp_path: Path) -> None:
+    def counted(words: int) -> int:
+        (tokens,) = chat.prompts({"messages": [{"role": "user", "content": synthetic_prompt(words, 7, "r")}]})
+        return len(tokens)
+
+    learned = fit([(words, counted(words)) for words in SIZES])
+    assert learned is not None
+    virtual = records(run(tmp_path, "--input-tokens", "uniform:1-40"))
+    asked = {one.asked_input_tokens: one.input_tokens for one in virtual}
+    assert asked == {tokens: counted(learned.words_for(tokens)) for tokens in range(1, 41)}
+    assert asked[1] == asked[5] == 5, "the template and one word"
 
 
 def test_policies_meet_the_same_schedule(tmp_path: Path) -> None:
