@@ -303,3 +303,19 @@ def test_tls_with_checks_on(certificate: tuple[Path, Path]) -> None:
         name = Target(f"https://localhost:{server.port}", "m")
         with pytest.raises(ConnectError, match=r"Hostname mismatch|CERTIFICATE_VERIFY_FAILED"):
             ConnectionPool(name, tls_context=ssl.create_default_context(cafile=cert)).open()
+
+
+def test_an_idle_connection_that_is_closed_by_the_server_wakes_nobody_for_ever() -> None:
+    with ByteServer([plain_answer(b"{}"), 0.05, CLOSE]) as server:
+        pool = pool_for(server)
+        connection = pool.open()
+        exchange(connection)
+        pool.give_back(connection)
+        gevent.sleep(0.2)
+        passes: list[None] = []
+        watcher = gevent.get_hub().loop.prepare()
+        watcher.start(lambda: passes.append(None))
+        gevent.sleep(0.2)
+        watcher.close()
+        assert len(passes) < 50
+        assert pool.take() is None
