@@ -239,29 +239,37 @@ class ConnectionPool:
         self._drop_expired()
 
     def open_ahead(self, count: int) -> int:
-        """Open connections until `count` idle ones are good for another half of `keep_alive_s`; returns how
-        many are. Blocks this greenlet.
+        """Open connections until there are `count`, those in use included and the idle ones good for another
+        half of `keep_alive_s`; returns how many idle ones are. Blocks this greenlet.
 
+        A new one takes the place of one that has been idle for longer, so that there are never more than
+        were asked for.
         Connections that cannot be opened are left to the requests that need them, which then tell why. With
         fresh connections nothing is opened ahead.
         """
         if not self._keeps:
             return 0
         openers = gevent.pool.Pool(_OPEN_AT_ONCE)
-        for _ in range(count - self._lasting()):
+        for _ in range(count - self.in_flight - self._lasting()):
             openers.spawn(self._open_one_ahead)
         openers.join()
         return self._lasting()
 
     def _lasting(self) -> int:
-        oldest_ns = monotonic_ns() - self._keep_alive_ns // 2
+        oldest_ns = self._lasting_from_ns()
         return sum(connection.idle_since_ns >= oldest_ns for connection in self._idle)
+
+    def _lasting_from_ns(self) -> int:
+        return monotonic_ns() - self._keep_alive_ns // 2
 
     def _open_one_ahead(self) -> None:
         try:
-            self.give_back(self.open())
+            connection = self.open()
         except ConnectError:
             return
+        if self._idle and self._idle[0].idle_since_ns < self._lasting_from_ns():
+            self._idle.popleft().close()
+        self.give_back(connection)
 
     def _drop_expired(self) -> None:
         oldest_ns = monotonic_ns() - self._keep_alive_ns

@@ -153,6 +153,21 @@ def test_a_server_that_keeps_connections_for_a_shorter_time_is_believed() -> Non
             connection.close()
 
 
+def test_open_ahead_counts_those_in_use_and_replaces_the_old() -> None:
+    with ByteServer([plain_answer(b"{}")]) as server:
+        pool = pool_for(server, keep_alive_s=2.0)
+        pool.in_flight = 2
+        assert pool.open_ahead(5) == 3
+        gevent.sleep(1.1)  # good for less than half the time
+        assert pool.open_ahead(5) == 3
+        assert pool.opened == 6
+        taken = [pool.take() for _ in range(4)]
+        assert [connection is None for connection in taken] == [False, False, False, True]
+        for connection in taken[:3]:
+            assert connection is not None
+            connection.close()
+
+
 def test_open_ahead_tops_up_and_fresh_connections_are_never_kept() -> None:
     with ByteServer([plain_answer(b"{}")]) as server:
         pool = pool_for(server)
