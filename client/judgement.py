@@ -135,6 +135,9 @@ class Judgement:
         return b""
 
     def _take(self, data: bytes, name: bytes, stamp_ns: int) -> None:
+        if data == b"[DONE]":
+            self._note_end()
+            return
         try:
             meaning = self._meaning_of(orjson.loads(data), name == b"error")
         except orjson.JSONDecodeError:
@@ -225,8 +228,8 @@ class Judgement:
         whole.
         """
         if self._streams and cut is None:
-            for event in self._decoder.end():
-                self._take(event.data, event.name, ended_ns)
+            for data, name in self._decoder.end():
+                self._take(data, name, ended_ns)
         if self.status not in (None, 200):
             return self._refused(self.status)
         if not self._streams and cut is None:

@@ -68,7 +68,7 @@ def meaning_of_choices(
         error = error_of(event, named_error)
         if error is not None:
             return Meaning(error=error)
-    usage = _usage_in(event)
+    usage = _usage_in(event) if event.get("usage") or "x_groq" in event else None
     if not isinstance(choices, list) or not choices:
         return Meaning(usage=usage, has_choices=False)
     answer = reasoning = False

@@ -11,7 +11,7 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import gevent
 import gevent.lock
@@ -22,6 +22,7 @@ import httptools
 from client.clock import monotonic_ns
 from client.deadlines import Deadlines
 from client.framing import NOWHERE, Framing, Sink
+from client.readiness import Readiness
 from client.target import Target
 from client.wire import Address, ConnectError, Wire, connect_error, keep_stamping, open_wire
 
@@ -39,16 +40,16 @@ _OPEN_AT_ONCE = 100
 class Connection:
     """One connection, and the exchange that is under way on it."""
 
-    def __init__(self, wire: Wire, connect_s: float) -> None:
+    def __init__(self, wire: Wire, connect_s: float, readiness: Readiness) -> None:
         self.wire = wire
         self.connect_s = connect_s
         self.idle_since_ns = monotonic_ns()
         self.first_byte_ns: int | None = None
         self.reusable = True
         self.kept_s: int | None = None
-        loop = gevent.get_hub().loop
-        self._readable = loop.io(wire.fileno(), 1)
-        self._writable = loop.io(wire.fileno(), 2)
+        self._readiness = readiness
+        self._watched = False
+        self._writable: Any = None
         self._unsent: bytes | memoryview = b""
         self._framing = Framing(wire)
         self._on_end: Callable[[Ending, str], None] | None = None
@@ -61,6 +62,7 @@ class Connection:
         sent_ns = self.wire.stamp_ns = monotonic_ns()  # no answer comes before that
         self._send_more()
         if self._unsent:
+            self._writable = gevent.get_hub().loop.io(self.wire.fileno(), 2)
             self._writable.start(self._send_more)
         return sent_ns
 
@@ -71,7 +73,12 @@ class Connection:
             taken = len(self._unsent)
         self._unsent = memoryview(self._unsent)[taken:] if taken < len(self._unsent) else b""
         if not self._unsent:
-            self._writable.stop()
+            self._send_no_more()
+
+    def _send_no_more(self) -> None:
+        if self._writable is not None:
+            self._writable.close()
+            self._writable = None
 
     def read_answer(self, sink: Sink, on_end: Callable[[Ending, str], None]) -> None:
         """Begin to read one answer into `sink`; `on_end(ending, detail)` is called in the hub when it has
@@ -79,11 +86,15 @@ class Connection:
         self.first_byte_ns = None
         self._on_end = on_end
         self._framing.expect(sink)
-        self._readable.start(self.read_now)
+        self._readiness.expecting += 1
+        if not self._watched:
+            self._watched = True
+            self._readiness.add(self.wire.fileno(), self.read_now)
 
     def read_now(self) -> None:
         """Take what has come, if anything. Called by the hub, and before a time limit is pronounced."""
         if self._on_end is None:
+            self._unwatch()  # bytes nobody asked for, or the peer's goodbye: `take` will see
             return
         framing, wire = self._framing, self.wire
         try:
@@ -122,16 +133,21 @@ class Connection:
 
     def stop(self) -> None:
         """Leave the exchange; lets go of all that belonged to it."""
-        self._readable.stop()
-        self._writable.stop()
+        if self._on_end is not None:
+            self._readiness.expecting -= 1
+            self._on_end = None
+        self._send_no_more()
         self._framing.expect(NOWHERE)
-        self._on_end = None
 
     def close(self) -> None:
         self.stop()
-        self._readable.close()
-        self._writable.close()
+        self._unwatch()
         self.wire.close()
+
+    def _unwatch(self) -> None:
+        if self._watched:
+            self._watched = False
+            self._readiness.remove(self.wire.fileno())
 
 
 class ConnectionPool:
@@ -139,7 +155,8 @@ class ConnectionPool:
     `keep_alive_s`.
 
     `connections="fresh"` opens one for each request and keeps none, as users who come only once do.
-    `in_flight` and `opened` count requests and connections; `deadlines` are those of its requests.
+    `in_flight` and `opened` count requests and connections; `deadlines` are those of its requests, and
+    `readiness` tells when they are answered.
     `tls_context` replaces the default one, which checks certificates.
     """
 
@@ -156,6 +173,7 @@ class ConnectionPool:
         self.target = target
         self.head = target.head()
         self.deadlines = Deadlines()
+        self.readiness = Readiness()
         self.in_flight = 0
         self.opened = 0
         self._keeps = connections == "reuse"
@@ -189,7 +207,7 @@ class ConnectionPool:
         except (OSError, ValueError) as error:
             raise connect_error(error) from error
         self.opened += 1
-        return Connection(wire, (monotonic_ns() - began_ns) / 1e9)
+        return Connection(wire, (monotonic_ns() - began_ns) / 1e9, self.readiness)
 
     def _open_wire(self, deadline_ns: int) -> Wire:
         with self._resolving:
@@ -221,29 +239,37 @@ class ConnectionPool:
         self._drop_expired()
 
     def open_ahead(self, count: int) -> int:
-        """Open connections until `count` idle ones are good for another half of `keep_alive_s`; returns how
-        many are. Blocks this greenlet.
+        """Open connections until there are `count`, those in use included and the idle ones good for another
+        half of `keep_alive_s`; returns how many idle ones are. Blocks this greenlet.
 
+        A new one takes the place of one that has been idle for longer, so that there are never more than
+        were asked for.
         Connections that cannot be opened are left to the requests that need them, which then tell why. With
         fresh connections nothing is opened ahead.
         """
         if not self._keeps:
             return 0
         openers = gevent.pool.Pool(_OPEN_AT_ONCE)
-        for _ in range(count - self._lasting()):
+        for _ in range(count - self.in_flight - self._lasting()):
             openers.spawn(self._open_one_ahead)
         openers.join()
         return self._lasting()
 
     def _lasting(self) -> int:
-        oldest_ns = monotonic_ns() - self._keep_alive_ns // 2
+        oldest_ns = self._lasting_from_ns()
         return sum(connection.idle_since_ns >= oldest_ns for connection in self._idle)
+
+    def _lasting_from_ns(self) -> int:
+        return monotonic_ns() - self._keep_alive_ns // 2
 
     def _open_one_ahead(self) -> None:
         try:
-            self.give_back(self.open())
+            connection = self.open()
         except ConnectError:
             return
+        if self._idle and self._idle[0].idle_since_ns < self._lasting_from_ns():
+            self._idle.popleft().close()
+        self.give_back(connection)
 
     def _drop_expired(self) -> None:
         oldest_ns = monotonic_ns() - self._keep_alive_ns

@@ -11,17 +11,15 @@ one. https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-e
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-class Event(NamedTuple):
-    """One event: its data lines joined by LF, and its name."""
+Event = tuple[bytes, bytes]
+"""One event: its data lines joined by LF, and its name."""
 
-    data: bytes
-    name: bytes = b"message"
+_UNNAMED = b"message"
 
 
 class EventDecoder:
@@ -49,13 +47,14 @@ class EventDecoder:
             line_ends = piece.count(b"\n")
             if line_ends == 2:  # one event, as nearly always
                 self._first_line = False
-                self._check(piece)
-                return [Event(piece[6:-2])]
+                if not piece.isascii():
+                    self._check(piece)
+                return [(piece[6:-2], _UNNAMED)]
             events = piece[6:-2].split(b"\n\ndata: ")
             if line_ends == 2 * len(events):
                 self._first_line = False
                 self._check(piece)
-                return [Event(data) for data in events]
+                return [(data, _UNNAMED) for data in events]
         return self._feed_lines(piece)
 
     def end(self) -> list[Event]:
@@ -89,7 +88,7 @@ class EventDecoder:
             line = line.removeprefix(_BYTE_ORDER_MARK)
         if not line:
             if self._data:
-                events.append(Event(b"\n".join(self._data), self._name or b"message"))
+                events.append((b"\n".join(self._data), self._name or _UNNAMED))
                 self._data = []
             self._name = b""
             return

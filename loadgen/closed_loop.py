@@ -281,6 +281,6 @@ class ClosedLoop:
                     user.armed = self._arm(user, at_s)
                     self._armed_bytes += user.armed.size_bytes
                     more = clock.monotonic_ns() > until_ns
-            if connections := len({user.number for at_s, user in soon if at_s < now_s + CONNECT_AHEAD_S}):
-                self._sender.open_ahead(connections)
+            if waking := len({user.number for at_s, user in soon if at_s < now_s + CONNECT_AHEAD_S}):
+                self._sender.open_ahead(waking + self.in_flight)
             gevent.sleep(BREATH_S if more else _ARM_EVERY_S)

@@ -28,9 +28,14 @@ ARM_AHEAD_S = 5.0
 ARM_AT_MOST = 2_000
 ARM_BYTES_AT_MOST = 64_000_000
 CONNECT_AHEAD_S = 1.0
-CONNECT_FOR_S = 0.1
-"""Idle connections are kept ready for the most requests that come within so short a time in the next second:
-all of a burst, but of a steady load only some, for answers give connections back meanwhile."""
+LEAST_ANSWER_S = 0.01
+"""Connections are opened for the requests of the next second that will be in flight together for certain:
+those within as long as the shortest answer so far took, and within this before the first one. So no
+more are opened than come to be used at once (beside those that replace older ones), unless an answer comes
+sooner than any before. The price: of a burst upon requests in flight whose answers take longer than the
+shortest, as many open their connection in the burst."""
+
+_LOOK_BACK_S = 1.0
 
 _ARM_EVERY_S = 0.02
 _WAKE_EARLY_S = 0.02
@@ -90,6 +95,8 @@ class Dispatcher:
         self._stopping = Event()
         self._stop_reason = "run_stopped"
         self._over = False
+        self._fired_at_s: deque[float] = deque()
+        self._shortest_answer_s: float | None = None
         self._in_flight: Group = Group()
         self._start_ns = 0
         self.fired = 0
@@ -177,13 +184,20 @@ class Dispatcher:
                 self._armed_bytes -= due.armed.size_bytes if due.armed else 0
                 self._sender.fire(armed)
                 fired.append(armed)
+                self._fired_at_s.append(now_s)
                 if due.armed is None and clock.monotonic_ns() > until_ns:
                     return True
         finally:
             self.fired += len(fired)
             for armed in fired:
-                self._in_flight.spawn(self._sender.finish, armed)
+                self._in_flight.spawn(self._finish, armed, now_s)
         return False
+
+    def _finish(self, armed: Armed, fired_at_s: float) -> None:
+        self._sender.finish(armed)
+        took_s = self._elapsed_s() - fired_at_s
+        if self._shortest_answer_s is None or took_s < self._shortest_answer_s:
+            self._shortest_answer_s = took_s
 
     def _next_due(self) -> _Due | None:
         while not self._due:
@@ -238,5 +252,14 @@ class Dispatcher:
                 due.armed = self._sender.arm(due.arrival)
                 self._armed_bytes += due.armed.size_bytes
                 if clock.monotonic_ns() > until_ns:
-                    return most_within(soon, CONNECT_FOR_S), True
-        return most_within(soon, CONNECT_FOR_S), False
+                    return self._together(soon, now_s), True
+        return self._together(soon, now_s), False
+
+    def _together(self, soon: Sequence[float], now_s: float) -> int:
+        """The most requests, `soon` ones or sent before, that will be in flight at once for certain."""
+        if not soon:
+            return 0
+        span_s = LEAST_ANSWER_S if self._shortest_answer_s is None else self._shortest_answer_s
+        while self._fired_at_s and self._fired_at_s[0] <= now_s - min(span_s, _LOOK_BACK_S):
+            self._fired_at_s.popleft()
+        return most_within([*self._fired_at_s, *soon], min(span_s, _LOOK_BACK_S))

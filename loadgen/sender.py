@@ -102,7 +102,7 @@ class StreamSender:
         return Armed(call, len(body) + self._held_bytes)
 
     def open_ahead(self, connections: int) -> None:
-        """Have that many idle connections ready; waits until they are open."""
+        """Have that many connections, those in use included; waits until they are open."""
         self._pool.open_ahead(connections)
 
     def fire(self, armed: Armed) -> None:

@@ -126,6 +126,17 @@ def test_connections_are_opened_for_the_densest_moment_only() -> None:
     assert most_within([], 0.1) == 0
 
 
+def test_a_steady_load_has_connections_for_those_in_flight_together() -> None:
+    sender = FakeSender(answer_s=0.2)
+    dispatcher, _ = started(sender, 3.0)
+    dispatcher.add([arrival(0, 0.0), *(arrival(k, 1.5 + 0.06 * k) for k in range(1, 11))], last=True)
+    running = gevent.spawn(dispatcher.run)
+    gevent.sleep(0.1)
+    assert sender.most_connections <= 1  # nobody knows how long an answer takes
+    running.get(timeout=20)
+    assert 4 <= sender.most_connections < 10
+
+
 def test_requests_are_armed_and_connections_opened_ahead() -> None:
     sender = FakeSender()
     dispatcher, _ = started(sender, 2.0)

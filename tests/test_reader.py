@@ -153,6 +153,21 @@ def test_a_server_that_keeps_connections_for_a_shorter_time_is_believed() -> Non
             connection.close()
 
 
+def test_open_ahead_counts_those_in_use_and_replaces_the_old() -> None:
+    with ByteServer([plain_answer(b"{}")]) as server:
+        pool = pool_for(server, keep_alive_s=2.0)
+        pool.in_flight = 2
+        assert pool.open_ahead(5) == 3
+        gevent.sleep(1.1)  # good for less than half the time
+        assert pool.open_ahead(5) == 3
+        assert pool.opened == 6
+        taken = [pool.take() for _ in range(4)]
+        assert [connection is None for connection in taken] == [False, False, False, True]
+        for connection in taken[:3]:
+            assert connection is not None
+            connection.close()
+
+
 def test_open_ahead_tops_up_and_fresh_connections_are_never_kept() -> None:
     with ByteServer([plain_answer(b"{}")]) as server:
         pool = pool_for(server)
@@ -303,3 +318,19 @@ def test_tls_with_checks_on(certificate: tuple[Path, Path]) -> None:
         name = Target(f"https://localhost:{server.port}", "m")
         with pytest.raises(ConnectError, match=r"Hostname mismatch|CERTIFICATE_VERIFY_FAILED"):
             ConnectionPool(name, tls_context=ssl.create_default_context(cafile=cert)).open()
+
+
+def test_an_idle_connection_that_is_closed_by_the_server_wakes_nobody_for_ever() -> None:
+    with ByteServer([plain_answer(b"{}"), 0.05, CLOSE]) as server:
+        pool = pool_for(server)
+        connection = pool.open()
+        exchange(connection)
+        pool.give_back(connection)
+        gevent.sleep(0.2)
+        passes: list[None] = []
+        watcher = gevent.get_hub().loop.prepare()
+        watcher.start(lambda: passes.append(None))
+        gevent.sleep(0.2)
+        watcher.close()
+        assert len(passes) < 50
+        assert pool.take() is None

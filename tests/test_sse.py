@@ -11,9 +11,13 @@ from hypothesis import strategies as st
 from client.sse import Event, EventDecoder
 
 
+def event(data: bytes, name: bytes = b"message") -> Event:
+    return data, name
+
+
 def decode(*pieces: bytes) -> list[Event]:
     decoder = EventDecoder()
-    return [event for piece in pieces for event in decoder.feed(piece)]
+    return [each for piece in pieces for each in decoder.feed(piece)]
 
 
 def by_the_standard(body: bytes) -> list[Event]:
@@ -26,7 +30,7 @@ def by_the_standard(body: bytes) -> list[Event]:
         if line == "":
             if data:
                 joined = "\n".join(data).encode("utf-8", "surrogateescape")
-                events.append(Event(joined, name.encode("utf-8", "surrogateescape") or b"message"))
+                events.append(event(joined, name.encode("utf-8", "surrogateescape") or b"message"))
             data, name = [], ""
         elif field == "data":
             data.append(value)
@@ -75,25 +79,25 @@ def test_every_two_cuts_give_the_same_events(name: str) -> None:
 
 
 def test_expected_values_worked_by_hand() -> None:
-    assert decode(CASES["several data lines"]) == [Event(b"{\n}"), Event(b"\n")]
-    assert decode(CASES["names"]) == [Event(b"x", b"error"), Event(b"y")]
-    assert decode(CASES["no blank after the colon"]) == [Event(b"a"), Event(b" two blanks")]
-    assert decode(CASES["fields to read over"]) == [Event(b""), Event(b"z")]
-    assert decode(CASES["mixed line ends"]) == [Event(b"a"), Event(b"b"), Event(b"c")]
-    assert decode(CASES["comments"]) == [Event(b"a")]
+    assert decode(CASES["several data lines"]) == [event(b"{\n}"), event(b"\n")]
+    assert decode(CASES["names"]) == [event(b"x", b"error"), event(b"y")]
+    assert decode(CASES["no blank after the colon"]) == [event(b"a"), event(b" two blanks")]
+    assert decode(CASES["fields to read over"]) == [event(b""), event(b"z")]
+    assert decode(CASES["mixed line ends"]) == [event(b"a"), event(b"b"), event(b"c")]
+    assert decode(CASES["comments"]) == [event(b"a")]
 
 
 def test_an_event_is_given_out_at_a_lone_cr_without_waiting_for_more() -> None:
     decoder = EventDecoder()
-    assert decoder.feed(b"data: a\r\r") == [Event(b"a")]
-    assert decoder.feed(b"\ndata: b\r\r") == [Event(b"b")]
+    assert decoder.feed(b"data: a\r\r") == [event(b"a")]
+    assert decoder.feed(b"\ndata: b\r\r") == [event(b"b")]
 
 
 def test_a_last_event_without_its_blank_line_is_given_out_at_the_end_only() -> None:
     for tail in (b"data: [DONE]", b"data: [DONE]\n", b"data: [DONE]\r\n"):
         decoder = EventDecoder()
-        assert decoder.feed(b"data: a\n\n" + tail) == [Event(b"a")]
-        assert decoder.end() == [Event(b"[DONE]")]
+        assert decoder.feed(b"data: a\n\n" + tail) == [event(b"a")]
+        assert decoder.end() == [event(b"[DONE]")]
         assert decoder.end() == []
 
 
@@ -127,6 +131,6 @@ LIKELY = st.lists(
 @example([b"\xef", b"\xbb\xbfdata: x\n\n"])
 def test_any_bytes_in_any_pieces_are_read_by_the_standard(pieces: list[bytes]) -> None:
     decoder = EventDecoder()
-    events = [event for piece in pieces for event in decoder.feed(piece)]
+    events = [each for piece in pieces for each in decoder.feed(piece)]
     assert events == by_the_standard(b"".join(pieces))
     decoder.end()
