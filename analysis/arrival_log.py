@@ -61,6 +61,11 @@ UNITS = {
     "s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds", "min": "minutes",
     "h": "hours", "d": "days", "iso": "dates",
 }  # fmt: skip
+DATE_FORMATS = (
+    "%d/%b/%Y:%H:%M:%S %z", "%Y/%m/%d %H:%M:%S", "%Y/%m/%d %H:%M:%S.%f", "%m/%d/%Y %H:%M:%S", "%d.%m.%Y %H:%M:%S",
+)  # fmt: skip
+"""Of web servers' access logs, and dates with slashes (month first) or points (day first)."""
+
 NAMED_BAD_LINES = 3
 LONG_STEP_MS = 100
 
@@ -335,11 +340,11 @@ def _unit(column: str, numbers: FloatArray) -> tuple[str, str]:
 
 
 def _dates(texts: Sequence[str]) -> FloatArray:
-    """ISO 8601 first; what it leaves over by pandas' reading of the first of them."""
+    """ISO 8601, else that of DATE_FORMATS which reads the most."""
     cells = pd.Series(texts, dtype="str").str.strip()
     read = pd.to_datetime(cells, format="ISO8601", errors="coerce", utc=True)
     if read.isna().mean() > 0.5:
-        for form in (None, "%d/%b/%Y:%H:%M:%S %z"):
+        for form in DATE_FORMATS:
             other = pd.to_datetime(cells, format=form, errors="coerce", utc=True)
             read = other if other.notna().sum() > read.notna().sum() else read
     stamps = read.astype("datetime64[ns, UTC]")

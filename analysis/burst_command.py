@@ -79,6 +79,7 @@ def burstiness(options: argparse.Namespace) -> ExitCode:
 def text(measured: list[Measured], found: list[Any]) -> str:
     """What the terminal shows: a paragraph for each stream, then the table."""
     lines: list[str] = []
+    seen: dict[str, str] = {}
     for one in measured:
         profile = one.profile
         facts = PAGE["facts"].format(
@@ -86,6 +87,10 @@ def text(measured: list[Measured], found: list[Any]) -> str:
         )
         lines += [f"{one.stream.name}: {facts}" + (f" ({one.stream.read_as})" if one.stream.read_as else "")]
         lines += [f"  note: {note}" for note in one.stream.notices]
+        before = seen.setdefault(one.reading.text, one.stream.name)
+        if before != one.stream.name:
+            lines += [f"  {PAGE['same'].format(name=before)}", ""]
+            continue
         lines += [f"  {sentence}" for sentence in one.reading.sentences]
         if one.suggestion is not None:
             lines += [f"  {line}" for line in told(one.suggestion, profile, one.reading)]

@@ -41,7 +41,11 @@ def burst_page(measured: Sequence[Measured], found: Sequence[Found]) -> str:
     ]
     sections.append(Section("terms", PAGE["words"], element("dl", *terms, class_="terms")))
     title = PAGE["title"].format(names=names)
-    answers = (_answer(one, len(measured) > 1) for one in measured)
+    texts = [one.reading.text for one in measured]
+    answers = [
+        _answer(one, len(measured) > 1, measured[texts.index(text)].stream.name)
+        for one, text in zip(measured, texts, strict=True)
+    ]
     return page(title, join([element("h1", title), *answers]), sections)
 
 
@@ -52,7 +56,10 @@ def facts(profile: Profile) -> str:
     )
 
 
-def _answer(one: Measured, named: bool) -> Html:
+def _answer(one: Measured, named: bool, first_to_say_so: str) -> Html:
+    if first_to_say_so != one.stream.name:
+        same = PAGE["same"].format(name=first_to_say_so)
+        return join([element("h3", one.stream.name), element("p", same, class_="aside")])
     first, *others = one.reading.sentences
     parts = [element("h3", one.stream.name)] if named else []
     parts += [element("p", first, class_="answer")]

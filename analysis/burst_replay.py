@@ -36,7 +36,7 @@ NEAR = math.log(1.5)
 MOST_WEIGHTS = 48
 LEAST_WEIGHTS = 6
 PEAKS = (1.0, 1.2, 1.35, 1.5, 1.67, 2.0, 2.5, 3.0)
-PERIODS = (1.0, 1.5, 2.0, 3.0)
+PERIODS = (1.0, 1.5, 2.0, 3.0, 4.0)
 AS_GOOD = 0.1
 """A simpler candidate this little farther away is preferred."""
 

@@ -120,6 +120,7 @@ PAGE = {
     "head_says": "what it says",
     "table_caption": "In brackets: where 95 % of Poisson streams of the same size lie.",
     "unmeasured": "Left out: {what}: {why}.",
+    "same": "The same as {name}.",
     "asked": "asked",
     "sent": "sent",
     "first_byte": "first byte",
