@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from analysis.arrival_log import ArrivalLogError
 from analysis.burst_command import burst_options, burstiness
 from analysis.load import load_run
 from analysis.locust_files import LocustCsvError
+from analysis.log_table import ArrivalLogError
 from analysis.slo import SloError
 from analysis.summary import summarize, write_summary
 from analysis.table import check_lines, side_by_side, slo_lines

@@ -9,19 +9,16 @@ cannot be read are counted and named. What was assumed is in `notices`.
 
 from __future__ import annotations
 
-import csv
-import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import orjson
 import pandas as pd
 from numpy.typing import NDArray
 
+from analysis.log_table import ArrivalLogError, LogTable
 from analysis.numbers import count, percent, seconds
 from analysis.wording_burst import LOG
 from runlog.record import OUTSIDE_THE_LOAD
@@ -62,16 +59,13 @@ UNITS = {
     "h": "hours", "d": "days", "iso": "dates",
 }  # fmt: skip
 DATE_FORMATS = (
-    "%d/%b/%Y:%H:%M:%S %z", "%Y/%m/%d %H:%M:%S", "%Y/%m/%d %H:%M:%S.%f", "%m/%d/%Y %H:%M:%S", "%d.%m.%Y %H:%M:%S",
+    "%d/%b/%Y:%H:%M:%S %z", "%Y/%m/%d %H:%M:%S", "%Y/%m/%d %H:%M:%S.%f", "%m/%d/%Y %H:%M:%S",
+    "%d.%m.%Y %H:%M:%S",
 )  # fmt: skip
 """Of web servers' access logs, and dates with slashes (month first) or points (day first)."""
 
 NAMED_BAD_LINES = 3
 LONG_STEP_MS = 100
-
-
-class ArrivalLogError(Exception):
-    """A log cannot be read; the message says which, why, and what to give instead."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +93,7 @@ def read_log(
     are looked for. `unit`: s, ms, us or ns instead of what is detected. Raises ArrivalLogError when there is
     no time column, no readable time, or fewer than 2 of them; OSError when the file cannot be opened.
     """
-    table = _Table.read(path)
+    table = LogTable.read(path)
     column = _time_column(path, table, time_column)
     kinds = _token_columns(path, table, tokens_column)
     texts = table.column(column)
@@ -152,110 +146,11 @@ def read_log(
     return ArrivalLog(path, times - times[0], float(times[-1] - times[0]), tokens, read_as, tuple(notices))
 
 
-@dataclass(frozen=True, eq=False)
-class _Table:
-    """The cells of a file as text, by row, with the lines that make no row."""
-
-    names: list[str]
-    rows: Sequence[Any]
-    first_line: int
-    bad_lines: int
-    bad: list[str]
-    cell: Callable[[Any, int, str], str]
-
-    @classmethod
-    def read(cls, path: Path) -> _Table:
-        if path.is_dir():
-            raise ArrivalLogError(f"{path}: a folder without run.json; give a run folder or a log file")
-        text = path.read_bytes().decode("utf-8-sig", errors="replace")
-        start = text.lstrip()[:1]
-        if not start:
-            raise ArrivalLogError(f"{path}: the file is empty")
-        return _json_table(path, text, start) if start in "{[" else _csv_table(text)
-
-    def column(self, name: str) -> list[str]:
-        place = self.names.index(name)
-        return [self.cell(row, place, name) for row in self.rows]
-
-    def line(self, row: int) -> int:
-        return int(row) + self.first_line
-
-
-def _json_table(path: Path, text: str, start: str) -> _Table:
-    bad: list[str] = []
-    lost = 0
-    rows: list[dict[str, Any]] = []
-    if start == "[":
-        try:
-            found = orjson.loads(text)
-        except orjson.JSONDecodeError as error:
-            raise ArrivalLogError(f"{path}: looks like a JSON list and cannot be read: {error}") from error
-        lines: Iterator[tuple[int, Any]] = enumerate(found, 1)
-    else:
-        lines = ((n, line) for n, line in enumerate(text.splitlines(), 1) if line.strip())
-    for number, line in lines:
-        try:
-            row = orjson.loads(line) if isinstance(line, str) else line
-        except orjson.JSONDecodeError:
-            row = None
-        if isinstance(row, dict):
-            rows.append(row)
-        else:
-            lost += 1
-            bad.append(f"line {number}: no JSON object")
-    names = list(dict.fromkeys(name for row in rows[:1000] for name in row))
-
-    def cell(row: dict[str, Any], place: int, name: str) -> str:
-        value = row.get(name)
-        return "" if value is None else str(value)
-
-    return _Table(names, rows, 1, lost, bad, cell)
-
-
-def _csv_table(text: str) -> _Table:
-    first = text.splitlines()[0]
-    separator = max(",;\t|", key=first.count)
-    rows, bad, lost = [], [], 0
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
-    for row in _rows(reader):
-        if isinstance(row, list):
-            if row:
-                rows.append(row)
-        else:
-            lost += 1
-            bad.append(row)
-    headless = all(_looks_like_time(cell) for cell in rows[0][:1])
-    names = (
-        [f"column {n}" for n in range(1, len(rows[0]) + 1)]
-        if headless
-        else [name.strip() for name in rows[0]]
-    )
-
-    def cell(row: list[str], place: int, name: str) -> str:
-        return row[place] if place < len(row) else ""
-
-    return _Table(names, rows if headless else rows[1:], 1 if headless else 2, lost, bad, cell)
-
-
-def _rows(reader: Any) -> Iterator[list[str] | str]:
-    while True:
-        try:
-            yield next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            yield f"line {reader.line_num}: {error}"
-
-
-def _looks_like_time(cell: str) -> bool:
-    return bool(re.fullmatch(r"-?\d+(\.\d*)?([eE][+-]?\d+)?|\d{4}[-/]\d\d.*", cell.strip()))
-
-
 def _plain_name(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", name.strip().lower()).strip("_")
 
 
-def _time_column(path: Path, table: _Table, asked: str | None) -> str:
+def _time_column(path: Path, table: LogTable, asked: str | None) -> str:
     if asked is not None:
         return _named(path, table, asked, "--time-column")
     plain = {_plain_name(name): name for name in reversed(table.names)}
@@ -273,7 +168,7 @@ def _time_column(path: Path, table: _Table, asked: str | None) -> str:
     )
 
 
-def _named(path: Path, table: _Table, asked: str, option: str) -> str:
+def _named(path: Path, table: LogTable, asked: str, option: str) -> str:
     for name in table.names:
         if name == asked or _plain_name(name) == _plain_name(asked):
             return name
@@ -282,7 +177,7 @@ def _named(path: Path, table: _Table, asked: str, option: str) -> str:
     )
 
 
-def _token_columns(path: Path, table: _Table, asked: str | None) -> dict[str, str]:
+def _token_columns(path: Path, table: LogTable, asked: str | None) -> dict[str, str]:
     if asked is not None:
         return {
             name: _named(path, table, name, "--tokens-column") for name in asked.split(",") if name.strip()

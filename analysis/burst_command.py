@@ -7,10 +7,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from analysis.arrival_log import PER_SECOND, ArrivalLogError
+from analysis.arrival_log import PER_SECOND
 from analysis.burst_replay import told
 from analysis.burst_streams import Measured, Stream, measure_stream, read_streams
 from analysis.burst_table import rows
+from analysis.log_table import ArrivalLogError
 from analysis.numbers import count, plain, seconds
 from analysis.summary import plain as as_json
 from analysis.wording_burst import MEASURE, PAGE

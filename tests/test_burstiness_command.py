@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from analysis.__main__ import main
-from analysis.arrival_log import ArrivalLogError, read_log
+from analysis.arrival_log import read_log
 from analysis.burst_streams import Stream, measure_stream
+from analysis.log_table import ArrivalLogError
 from shapes import ShapeSettings, make_shape
 from shapes.arrivals import arrivals_named
 from shapes.schedule import draw_times
