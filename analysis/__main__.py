@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from analysis.burst_command import burst_options, burstiness
 from analysis.load import load_run
 from analysis.locust_files import LocustCsvError
+from analysis.log_table import ArrivalLogError
 from analysis.slo import SloError
 from analysis.summary import summarize, write_summary
 from analysis.table import check_lines, side_by_side, slo_lines
@@ -25,6 +27,7 @@ EXAMPLES = """examples:
   python -m analysis check runs/A --slo "ttft<1s,tpot<50ms@99%" checks and SLO; the exit code says the result
   python -m analysis compare runs/A runs/B                      B against A, burst by burst; exits 1 if worse
   python -m analysis recover runs/A --journals /mnt/worker2     complete a run whose master died, then report
+  python -m analysis burstiness log.csv --html                  how bursty a log or a run is, with pictures
   python -m analysis report --locust-csv out/test               a report from what locust --csv out/test wrote
 
 an SLO:
@@ -36,13 +39,17 @@ an SLO:
 
 @dataclass(frozen=True)
 class Command:
-    """`run` takes the parsed options and returns the exit code. `reads_csv`: from Locust's CSV as well."""
+    """`run` takes the parsed options and returns the exit code. `reads_csv`: from Locust's CSV as well.
+
+    Without `takes_runs` the command has arguments of its own instead of RUN folders and --slo.
+    """
 
     name: str
     what: str
     run: Callable[[argparse.Namespace], ExitCode]
     more_options: Callable[[argparse.ArgumentParser], object] | None = None
     reads_csv: bool = False
+    takes_runs: bool = True
 
 
 class _Parser(argparse.ArgumentParser):
@@ -254,6 +261,13 @@ COMMANDS: tuple[Command, ...] = (
         recover,
         _recover_options,
     ),
+    Command(
+        "burstiness",
+        "how bursty a log or a run is, in words, figures and pictures; and which shape comes near",
+        burstiness,
+        burst_options,
+        takes_runs=False,
+    ),
 )
 
 
@@ -279,14 +293,15 @@ def _parser() -> argparse.ArgumentParser:
             epilog=f"{EXAMPLES}\n{codes}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        one.add_argument(
-            "runs",
-            nargs="*" if command.reads_csv else "+",
-            type=Path,
-            metavar="RUN",
-            help="a run folder, such as runs/<run_id>",
-        )
-        one.add_argument("--slo", metavar="TEXT", help="judge by this SLO instead of the run's own")
+        if command.takes_runs:
+            one.add_argument(
+                "runs",
+                nargs="*" if command.reads_csv else "+",
+                type=Path,
+                metavar="RUN",
+                help="a run folder, such as runs/<run_id>",
+            )
+            one.add_argument("--slo", metavar="TEXT", help="judge by this SLO instead of the run's own")
         if command.reads_csv:
             _csv_options(one)
         if command.more_options:
@@ -300,7 +315,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         return int(options.run(options))
-    except (RunFolderError, LocustCsvError, SloError, OSError) as error:
+    except (RunFolderError, LocustCsvError, ArrivalLogError, SloError, OSError) as error:
         print(f"python -m analysis: {error}", file=sys.stderr)
         return int(ExitCode.USAGE)
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from analysis.answer import quantile_text
+from analysis.burst_table import SHORT_ROWS, rows
 from analysis.load import Run
 from analysis.numbers import UNKNOWN, count, known, percent, plain, seconds
 from analysis.page import Html, Section, element, join, table
 from analysis.wording import TEXT
+from analysis.wording_burst import MEASURE, PAGE
 
 MOST_EVENTS = 200
 
@@ -79,57 +79,21 @@ def _event_name(kind: Any) -> str:
 
 
 def burstiness(run: Run, summary: Mapping[str, Any]) -> Section:
-    """How bursty the load was, asked beside sent, each measure with a reading in plain words."""
-    asked, sent = summary["burstiness"]["asked"], summary["burstiness"]["sent"]
-    if asked is None and sent is None:
+    """How bursty the load was: asked, sent and first bytes side by side, with what a Poisson stream shows."""
+    found = summary["burstiness"]
+    streams = [key for key in ("asked", "sent", "first_byte") if found.get(key) is not None]
+    if not streams:
         return Section("burstiness", TEXT["burstiness"], element("p", TEXT["no_burstiness"]))
-    rows = [_measure_row(TEXT["measure_cv"], asked, sent, ("cv",), _read_cv)]
-    for name, reading in (
-        ("idc", "read_idc"),
-        ("allan_factor", "read_allan"),
-        ("peak_over_mean", "read_peak"),
-    ):
-        for window in (asked or sent)[name]:
-            label = TEXT[f"measure_{name}"].format(window=window)
-            row = _measure_row(label, asked, sent, (name, window), _reader(reading, window))
-            rows += [row] if row[1:3] != (UNKNOWN, UNKNOWN) else []
+    profiles = [found[key] for key in streams]
     made = table(
-        TEXT["burstiness_head"].split("|"), rows, numeric=(1, 2, 3), caption=TEXT["burstiness_caption"]
+        [PAGE["head_measure"], *(PAGE[key] for key in streams), PAGE["head_says"]],
+        ((label, *cells, says) for label, cells, says in rows(profiles, SHORT_ROWS)),
+        numeric=range(1, len(streams) + 1),
+        wide=(len(streams) + 1,),
+        caption=f"{TEXT['burstiness_caption']} {PAGE['table_caption']}",
     )
-    return Section("burstiness", TEXT["burstiness"], made)
-
-
-def _measure_row(
-    label: str,
-    asked: Mapping[str, Any] | None,
-    sent: Mapping[str, Any] | None,
-    path: tuple[str, ...],
-    read: Callable[[float], str],
-) -> tuple[str, ...]:
-    first, second = _dig(asked, path), _dig(sent, path)
-    shown = first if second is None else second
-    ratio = second / first if first and second is not None else None
-    return label, plain(first), plain(second), percent(ratio), "" if shown is None else read(shown)
-
-
-def _dig(found: Mapping[str, Any] | None, path: tuple[str, ...]) -> float | None:
-    value: Any = found
-    for name in path:
-        value = None if value is None else value.get(name)
-    return known(value)
-
-
-def _read_cv(value: float) -> str:
-    named = next(
-        name
-        for bound, name in ((0.3, "even"), (0.85, "regular"), (1.15, "random"), (np.inf, "bursty"))
-        if value < bound
-    )
-    return TEXT[f"read_cv_{named}"]
-
-
-def _reader(key: str, window: str) -> Callable[[float], str]:
-    def read(value: float) -> str:
-        return TEXT[key].format(value=plain(value), window=window)
-
-    return read
+    left_out = [
+        element("p", PAGE["unmeasured"].format(what=MEASURE.get(what, f"{what} s"), why=why), class_="soft")
+        for what, why in profiles[0]["unmeasured"].items()
+    ]
+    return Section("burstiness", TEXT["burstiness"], join([made, *left_out]))

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import accounts
-from analysis.burstiness import burstiness
+from analysis.burst_streams import run_streams
 from analysis.lengths import lengths
 from analysis.levels import levels
 from analysis.load import Run
@@ -256,11 +256,6 @@ def _recovery(found: Recoveries) -> dict[str, Any]:
 
 
 def _burstiness(run: Run) -> dict[str, Any]:
-    """Of the schedule (asked) and of what was sent, over the planned load window."""
-    duration_s = run.info.duration_s
-    asked = run.schedule["at_s"].dropna().to_numpy()
-    sent = np.sort(run.load["sent_at_s"].dropna().to_numpy())
-    return {
-        "asked": burstiness(asked, duration_s) if len(asked) else None,
-        "sent": burstiness(sent, duration_s) if len(sent) else None,
-    }
+    """Of the schedule (asked), of what was sent and of the first bytes, over the planned load window."""
+    found = run_streams(run)
+    return {key: found[key].profile() if key in found else None for key in ("asked", "sent", "first_byte")}

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from analysis.burstiness import burstiness
+from analysis import burstiness
 from analysis.client_bound import BoundWindow, bound_windows, read_limit_s
 from analysis.load import Run
 from analysis.lumps import Lumps, lumps
@@ -205,7 +205,11 @@ def idc(window_s: int) -> Callable[[Evidence], Finding]:
     def find(evidence: Evidence) -> Finding:
         label = f"IDC({window_s} s)"
         return _burstiness_differs(
-            evidence, label, lambda seen: seen.idc.get(window_s), BURSTINESS_TOLERANCE, LEAST_LAG_LIMIT_S
+            evidence,
+            label,
+            lambda at_s, duration_s: burstiness.idc(at_s, window_s, duration_s),
+            BURSTINESS_TOLERANCE,
+            LEAST_LAG_LIMIT_S,
         )
 
     return find
@@ -213,13 +217,17 @@ def idc(window_s: int) -> Callable[[Evidence], Finding]:
 
 def cv(evidence: Evidence) -> Finding:
     """How far the CV of what was sent is from that of the schedule."""
-    return _burstiness_differs(evidence, "CV", lambda seen: seen.cv, CV_TOLERANCE, ON_TIME_S)
+    return _burstiness_differs(evidence, "CV", _cv_within, CV_TOLERANCE, ON_TIME_S)
+
+
+def _cv_within(at_s: np.ndarray, duration_s: float) -> float | None:
+    return burstiness.cv(at_s[(at_s >= 0) & (at_s < duration_s)])
 
 
 def _burstiness_differs(
     evidence: Evidence,
     label: str,
-    measure: Callable[..., float | None],
+    measure: Callable[[np.ndarray, float], float | None],
     tolerance: float,
     on_time_s: float,
 ) -> Finding:
@@ -237,11 +245,11 @@ def _burstiness_differs(
     judged_at_s = np.where(evidence.lag_within(on_time_s), due_at_s, evidence.offered_at_s)
     judged_at_s = np.sort(judged_at_s[~np.isnan(judged_at_s)])
     duration_s = run.info.duration_s
-    asked = measure(burstiness(asked_at_s, duration_s)) if len(asked_at_s) else None
+    asked = measure(asked_at_s, duration_s) if len(asked_at_s) else None
     if asked is None:
         return Finding(None, None, f"{label} needs more time or requests than this run has")
     limit = max(tolerance * asked, LEAST_TOLERANCE)
-    sent = measure(burstiness(judged_at_s, duration_s)) if len(judged_at_s) else None
+    sent = measure(judged_at_s, duration_s) if len(judged_at_s) else None
     if sent is None:
         return Finding(asked, limit, f"{label} asked {asked:.2f}, sent: too little to measure")
     return Finding(abs(sent - asked), limit, f"{label} asked {asked:.2f}, sent {sent:.2f}")

@@ -204,21 +204,8 @@ TEXT: dict[str, str] = {
     # burstiness
     "burstiness": "Burstiness",
     "no_burstiness": "There was no load to measure.",
-    "burstiness_head": "measure|asked|sent|sent / asked|what it says",
-    "burstiness_caption": "Of the schedule and of the moments at which requests were sent. Poisson "
-    "arrivals have CV 1 and "
-    "IDC 1.",
-    "measure_cv": "CV of the gaps",
-    "measure_idc": "IDC({window} s)",
-    "measure_allan_factor": "Allan factor({window} s)",
-    "read_allan": "neighbouring {window} s differed {value} times as much as with random arrivals",
-    "measure_peak_over_mean": "peak / mean, {window} s",
-    "read_cv_even": "gaps nearly even",
-    "read_cv_regular": "gaps more even than random (Poisson) arrivals",
-    "read_cv_random": "gaps like random (Poisson) arrivals",
-    "read_cv_bursty": "gaps more uneven than random (Poisson) arrivals",
-    "read_idc": "counts per {window} s varied {value} times as much as random arrivals do",
-    "read_peak": "the fullest {window} s held {value} times the average",
+    "burstiness_caption": "Of the schedule, of the moments at which requests were sent, and of those at "
+    "which answers began (a queue smooths or clumps them). Poisson arrivals have CV, IDC and Allan factor 1.",
     # levels and events
     "levels": "Levels",
     "levels_head_rps": "level (req/s)",

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from analysis.burst_profile import profile
 from analysis.burstiness import (
     WINDOWS_S,
-    Burstiness,
     allan_factor,
-    burstiness,
     count_acf,
     counts_per_window,
     cv,
@@ -85,7 +84,7 @@ def test_memory_by_hand() -> None:
 
 def test_a_salvo_by_hand() -> None:
     """30 at 3 s and 60 at 8 s in 13 s: 88 gaps of 0 and one of 5 s; counts of 30 and 60 in 13 windows."""
-    found = burstiness([3.0] * 30 + [8.0] * 60, 13.0)
+    found = profile([3.0] * 30 + [8.0] * 60, 13.0)
     assert found.cv == pytest.approx(math.sqrt(89))
     mean = 90 / 13
     assert found.idc[1] == pytest.approx(((30 - mean) ** 2 + (60 - mean) ** 2 + 11 * mean**2) / 12 / mean)
@@ -98,47 +97,55 @@ def test_a_salvo_by_hand() -> None:
 
 @pytest.mark.parametrize("times", [[], [1.0], [1.0, 2.0]])
 def test_few_arrivals_have_no_gap_measures(times: list[float]) -> None:
-    found = burstiness(times, 5.0)
+    found = profile(times, 5.0)
     assert (found.n, found.rate_rps) == (len(times), len(times) / 5)
     assert (found.cv, found.goh_barabasi_b, found.memory) == (None, None, None)
 
 
 def test_no_arrivals_and_short_windows_are_unknown_and_never_zero() -> None:
     nothing = dict.fromkeys(WINDOWS_S)
-    assert burstiness([], 500.0) == Burstiness(0, 0.0, None, nothing, nothing, nothing, None, None, None)
-    assert burstiness(HAND, 1.9).idc == nothing
-    assert list(burstiness(HAND, 119.0).idc) == [1, 10, 60]
-    assert burstiness(HAND, 119.0).idc[60] is None
-    assert burstiness(HAND, 120.0).idc[60] is not None
+    found = profile([], 500.0)
+    assert (found.n, found.rate_rps, found.cv, found.memory, found.goh_barabasi_b) == (
+        0,
+        0.0,
+        None,
+        None,
+        None,
+    )
+    assert (found.idc, found.allan_factor, found.peak_over_mean) == (nothing, nothing, nothing)
+    assert profile(HAND, 3.9).idc == nothing
+    assert list(profile(HAND, 239.0).idc) == [1, 10, 60]
+    assert profile(HAND, 239.0).idc[60] is None
+    assert profile(HAND, 240.0).idc[60] is not None
 
 
 def test_arrivals_all_at_once_have_no_gap_measures() -> None:
-    found = burstiness([2.0] * 10, 5.0)
+    found = profile([2.0] * 10, 5.0)
     assert (found.cv, found.goh_barabasi_b, found.memory) == (None, None, None)
     assert found.peak_over_mean[1] == 5.0
 
 
 def test_even_arrivals_have_no_memory_and_no_autocorrelation() -> None:
-    found = burstiness(np.arange(100) / 2, 50.0)
+    found = profile(np.arange(100) / 2, 50.0)
     assert (found.cv, found.idc[1], found.allan_factor[1], found.peak_over_mean[1]) == (0, 0, 0, 1)
     assert (found.count_acf_1s, found.memory) == (None, None)
     assert memory(np.arange(100) * 0.1) is None
 
 
 def test_arrivals_outside_the_window_do_not_count() -> None:
-    assert burstiness([-1.0, *HAND, 5.0, 99.0], 5.0) == burstiness(HAND, 5.0)
+    assert profile([-1.0, *HAND, 5.0, 99.0], 5.0) == profile(HAND, 5.0)
 
 
 @pytest.mark.parametrize("duration_s", [0.0, -1.0, math.nan])
 def test_a_window_without_length_is_refused(duration_s: float) -> None:
-    with pytest.raises(ValueError, match="greater than 0 s"):
-        burstiness(HAND, duration_s)
+    with pytest.raises(ValueError, match="longer than 0 s"):
+        profile(HAND, duration_s)
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.floats(-10, 400), max_size=60), st.floats(0.01, 300))
 def test_any_arrivals_give_finite_measures_or_none(times: list[float], duration_s: float) -> None:
-    found = burstiness(times, duration_s)
+    found = profile(times, duration_s)
     gap_measures = (found.cv, found.goh_barabasi_b, found.memory, found.count_acf_1s)
     counted = (*found.idc.values(), *found.allan_factor.values(), *found.peak_over_mean.values())
     assert all(value is None or math.isfinite(value) for value in (*gap_measures, *counted))
@@ -152,7 +159,7 @@ def test_any_arrivals_give_finite_measures_or_none(times: list[float], duration_
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_poisson_reads_one_everywhere(seed: int) -> None:
     """Within 4 standard deviations: 1 / sqrt(n) for the CV, sqrt(2 / (K - 1)) and sqrt(3 / K) for counts."""
-    found = burstiness(pulses(6.0, "uniform", seed), 3_000.0)
+    found = profile(pulses(6.0, "uniform", seed), 3_000.0)
     assert found.cv == pytest.approx(1.0, abs=4 / math.sqrt(found.n))
     for window in WINDOWS_S:
         windows = 3_000 / window
@@ -176,7 +183,7 @@ def test_two_level_loads_have_the_cv_of_slow_modulation(
 
 
 def test_the_idc_tells_a_short_pulse_from_a_long_one_where_the_cv_does_not() -> None:
-    short, long = (burstiness(pulses(12.0, shape, 1), 3_000.0) for shape in ("pulse", "mixed"))
+    short, long = (profile(pulses(12.0, shape, 1), 3_000.0) for shape in ("pulse", "mixed"))
     assert short.cv is not None
     assert long.cv is not None
     assert abs(short.cv - long.cv) < 0.15
@@ -186,7 +193,7 @@ def test_the_idc_tells_a_short_pulse_from_a_long_one_where_the_cv_does_not() -> 
 
 
 def test_a_trend_raises_the_idc_but_not_the_allan_factor() -> None:
-    found = burstiness(pulses(20.0, "diurnal", 1), 3_000.0)
+    found = profile(pulses(20.0, "diurnal", 1), 3_000.0)
     assert found.idc[10] is not None
     assert found.idc[10] > 30
     assert found.allan_factor[10] == pytest.approx(1.0, abs=0.5)

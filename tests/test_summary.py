@@ -332,8 +332,9 @@ def test_a_late_client_leads_with_the_scheduled_moment(tmp_path: Path) -> None:
 def test_burstiness_of_asked_and_sent(tmp_path: Path) -> None:
     found = summary_of(tmp_path, [answered(k, 0.5 + k) for k in range(20)])["burstiness"]
     assert found["asked"]["cv"] == pytest.approx(0, abs=1e-9)
-    assert found["asked"]["idc"] == {"1": 0.0, "10": 0.0, "60": None}
-    assert found["sent"]["n"] == 20
+    assert found["asked"]["idc"] == {"1": 0.0, "10": None, "60": None}
+    assert "longer than a quarter" in found["asked"]["unmeasured"]["10"]
+    assert (found["sent"]["n"], found["first_byte"]["n"]) == (20, 20)
 
 
 def test_write_summary_is_what_summarize_says(tmp_path: Path) -> None:

@@ -1,0 +1,179 @@
+"""python -m analysis burstiness: the logs it reads, and what it says of known streams."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from analysis.__main__ import main
+from analysis.arrival_log import read_log
+from analysis.burst_streams import Stream, measure_stream
+from analysis.log_table import ArrivalLogError
+from shapes import ShapeSettings, make_shape
+from shapes.arrivals import arrivals_named
+from shapes.schedule import draw_times
+from tests.run_folders import answered, write_run
+
+REPOSITORY = Path(__file__).parent.parent
+AZURE = Path(__file__).parent / "data" / "azure2023_code_head.csv"
+TIMES_S = [0.0, 1.5, 1.75, 4.0]
+EPOCH_S = 1_700_000_000
+
+
+def lines(path: Path, *rows: str) -> Path:
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("head", "cell"),
+    [
+        ("at_s", lambda t: f"{t}"),
+        ("timestamp", lambda t: f"{EPOCH_S + t}"),
+        ("ts", lambda t: f"{EPOCH_S * 1000 + round(t * 1e3)}"),
+        ("time", lambda t: f"{EPOCH_S * 10**6 + round(t * 1e6)}"),
+        ("Arrival Time", lambda t: f"{(EPOCH_S + 0) * 10**9 + round(t * 1e9)}"),
+        ("start_ms", lambda t: f"{t * 1000}"),
+        ("date", lambda t: (datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=t)).isoformat()),
+        ("TIMESTAMP", lambda t: f"2023-11-16 18:17:0{t:.7f}"),
+    ],
+)
+def test_units_are_found(tmp_path: Path, head: str, cell: Any) -> None:
+    path = lines(tmp_path / "log.csv", f"id,{head}", *(f"{k},{cell(t)}" for k, t in enumerate(TIMES_S)))
+    column = head if head == "start_ms" else None
+    assert read_log(path, column).times_s.tolist() == pytest.approx(TIMES_S, abs=1e-5)
+
+
+def test_json_lines_tokens_and_a_line_without_header(tmp_path: Path) -> None:
+    rows = [json.dumps({"timestamp": EPOCH_S + t, "prompt_tokens": 10}) for t in TIMES_S]
+    log = read_log(lines(tmp_path / "log.jsonl", *rows))
+    assert log.times_s.tolist() == pytest.approx(TIMES_S)
+    assert log.tokens["input"].tolist() == [10.0] * 4
+    bare = read_log(lines(tmp_path / "bare.txt", *(str(t) for t in TIMES_S)))
+    assert bare.times_s.tolist() == TIMES_S
+
+
+def test_unsorted_and_bad_lines_are_told(tmp_path: Path) -> None:
+    path = lines(tmp_path / "log.csv", "at_s,input_tokens", "4,1", "soon,9", "0.5,3", "1,x")
+    log = read_log(path)
+    assert log.times_s.tolist() == [0.0, 0.5, 3.5]
+    assert log.tokens["input"].tolist() == [3.0, 0.0, 1.0]
+    told = " | ".join(log.notices)
+    assert "sorted" in told
+    assert "1 of 4 lines" in told
+    assert "line 3: 'soon'" in told
+    assert "1 of 3 requests have no readable number" in told
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        (["a,b", "1,2", "2,3"], "--time-column"),
+        (["time", "soon", "later"], "0 readable times"),
+        (["time", "5", "5"], "same moment"),
+        ([""], "empty"),
+    ],
+)
+def test_what_cannot_be_read_says_why(tmp_path: Path, rows: list[str], says: str) -> None:
+    with pytest.raises(ArrivalLogError, match=says):
+        read_log(lines(tmp_path / "log.csv", *rows))
+
+
+@pytest.mark.parametrize(
+    ("shape", "arrivals", "cv", "kind", "replay"),
+    [
+        ("uniform", "constant", None, "even", "--shape uniform --rate 12 --arrivals constant"),
+        ("uniform", "poisson", None, "poisson", "--shape uniform"),
+        ("uniform", "gamma", 3.0, "clumps", "--arrivals gamma"),
+        ("uniform", "gamma", 0.5, "calm", "--arrivals gamma"),
+        ("pulse", "poisson", None, "waves", "--shape pulse"),
+        ("mixed", "poisson", None, "waves", "--shape pulse"),
+        ("diurnal", "poisson", None, "trend", "--shape diurnal"),
+        ("diurnal", "gamma", 3.0, "trend_clumps", "--shape diurnal"),
+    ],
+)
+def test_known_streams_are_read_as_what_they_are(
+    shape: str, arrivals: str, cv: float | None, kind: str, replay: str
+) -> None:
+    made = make_shape(shape, ShapeSettings(rate_rps=12.0, duration_s=1_200.0))
+    times = draw_times(made, arrivals_named(arrivals, cv), 3)
+    found = measure_stream(Stream("x", times, 1_200.0, {}))
+    assert found.reading.kind == kind
+    assert found.suggestion is not None
+    assert found.suggestion.options.startswith(replay) or replay in found.suggestion.options
+    assert found.suggestion.near
+
+
+def test_on_off_by_its_closed_form() -> None:
+    """IDC(t) = 1 + C (1 - (1 - e^-rt) / (rt)): r = q1 + q2, C = 2 q1 l / r^2 (q1 leaves on, l = 40)."""
+    rng, leave_on, leave_off, rate = np.random.default_rng(6), 1 / 4, 1 / 12, 40.0
+    parts, at = [], 0.0
+    while at < 40_000:
+        on_s = rng.exponential(1 / leave_on)
+        parts.append(at + np.sort(rng.uniform(0, on_s, rng.poisson(rate * on_s))))
+        at += on_s + rng.exponential(1 / leave_off)
+    found = measure_stream(Stream("x", np.concatenate(parts), at, {}))
+    total = leave_on + leave_off
+    c = 2 * leave_on * rate / total**2
+    for scale in (1, 10, 60):
+        theory = 1 + c * (1 - (1 - np.exp(-total * scale)) / (total * scale))
+        assert found.profile.idc[scale] == pytest.approx(theory, rel=0.12)
+    assert found.reading.kind == "on_off"
+
+
+def test_the_published_trace_through_a_real_process(tmp_path: Path) -> None:
+    """The figures of the first 2,000 requests, by plain loops over integer ticks of 100 ns."""
+    page = tmp_path / "page.html"
+    command = [sys.executable, "-m", "analysis", "burstiness", str(AZURE), "--json", "--html", str(page)]
+    ran = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    found = json.loads(ran.stdout)
+    ticks = []
+    for row in AZURE.read_text(encoding="utf-8").splitlines()[1:]:
+        clock = row.split(",")[0].split(" ")[1]
+        hours, minutes, seconds = clock.split(":")
+        whole, part = seconds.split(".")
+        ticks.append((int(hours) * 3600 + int(minutes) * 60 + int(whole)) * 10**7 + int(part.ljust(7, "0")))
+    gaps = [after - before for before, after in pairwise(ticks)]
+    mean = sum(gaps) / len(gaps)
+    scatter = (sum((gap - mean) ** 2 for gap in gaps) / (len(gaps) - 1)) ** 0.5
+    assert found["measures"]["cv"] == pytest.approx(scatter / mean, rel=1e-6)
+    windows = (ticks[-1] - ticks[0]) // 10**8
+    counts = [0] * windows
+    for tick in ticks:
+        if (tick - ticks[0]) // 10**8 < windows:
+            counts[(tick - ticks[0]) // 10**8] += 1
+    average = sum(counts) / windows
+    spread = sum((count - average) ** 2 for count in counts) / (windows - 1)
+    assert found["measures"]["idc"]["10"] == pytest.approx(spread / average, rel=1e-6)
+    assert found["measures"]["peak_over_mean"]["10"] == pytest.approx(max(counts) / average, rel=1e-6)
+    assert found["kind"] == "on_off"
+    text = page.read_text(encoding="utf-8")
+    assert "Bursty:" in text
+    assert "figure-scales-0" in text
+    assert "http://" not in text.split("<script")[0]
+
+
+def test_a_run_has_three_columns_and_errors_are_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_run(tmp_path / "run", [answered(k, 0.1 * k) for k in range(200)])
+    assert main(["burstiness", str(folder), "--html"]) == 0
+    printed = capsys.readouterr().out
+    assert "asked" in printed
+    assert "first byte" in printed
+    assert "Even:" in printed
+    assert (folder / "burstiness.html").stat().st_size > 10_000
+    log = lines(tmp_path / "log.csv", "at_s", "1", "2", "4")
+    assert main(["burstiness", str(log), str(folder), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["name"] == "log.csv"
+    assert main(["burstiness", "--html", str(log), str(log)]) == 3
+    assert "must end in .html" in capsys.readouterr().err
+    assert log.read_text(encoding="utf-8").startswith("at_s")
