@@ -15,7 +15,9 @@ from analysis.metrics import BY_KEY, distribution, values_of
 from analysis.phases import PHASES, label_phases
 from analysis.wording import TEXT
 
-BURST_COLUMNS = ("start_s", "end_s", "recovery_s", "at_least_s", "observed_s")
+BURST_COLUMNS = (
+    *("start_s", "end_s", "recovery_s", "at_least_s", "observed_s", "threshold_s", "peak_ttft_s"),
+)
 CLIENT_BOUND_COLUMNS = ("start_s", "end_s", "why")
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from analysis.answer import quantile_text
 from analysis.load import Run
 from analysis.numbers import UNKNOWN, count, known, percent, plain, seconds
 from analysis.page import Html, Section, element, join, table
+from analysis.tiles import quantile_text
 from analysis.wording import TEXT
 
 MOST_EVENTS = 200
