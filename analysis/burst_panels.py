@@ -41,7 +41,8 @@ def burst_panels(requests: pd.DataFrame, bursts: pd.DataFrame) -> go.Figure:
     """A panel a burst, from two windows before its start to the start of the next burst (of a long pause,
     to twice the longest recovery)."""
     chosen = hardest(bursts)
-    rows = -(-len(chosen) // COLUMNS)
+    columns = min(COLUMNS, len(chosen))
+    rows = -(-len(chosen) // columns)
     figure = blank_figure(rows * (PANEL_PX + TITLE_PX) + 90)
     figure.layout.margin.update(t=34, b=56, l=86)
     starts = bursts["start_s"].to_numpy(float)
@@ -58,7 +59,7 @@ def burst_panels(requests: pd.DataFrame, bursts: pd.DataFrame) -> go.Figure:
     lowest_s, highest_s = span_of(ttft_s[inside], bursts["threshold_s"])
     lost_at_s = highest_s * 1.4
     scale = log_seconds(lowest_s, lost_at_s, MOST_TICKS)
-    place = _places(rows)
+    place = _places(columns, rows)
     for number, index in enumerate(chosen):
         burst = bursts.iloc[int(index)]
         axis = str(number + 1) if number else ""
@@ -101,8 +102,8 @@ def burst_panels(requests: pd.DataFrame, bursts: pd.DataFrame) -> go.Figure:
         )
         _mark(figure, burst, axis)
         _label(figure, burst, int(index), axis)
-        column, row = number % COLUMNS, number // COLUMNS
-        below = number + COLUMNS < len(chosen)
+        column, row = number % columns, number // columns
+        below = number + columns < len(chosen)
         left, bottom = place(column, row)
         figure.layout[f"xaxis{axis}"] = {
             **LINES,
@@ -133,10 +134,10 @@ def _shown_s(bursts: pd.DataFrame, starts: npt.NDArray[np.float64]) -> float:
     return max(2 * series.WINDOW_S, min(pause_s - LEAD_S, 2 * needed_s + 10.0))
 
 
-def _places(rows: int) -> Any:
+def _places(columns: int, rows: int) -> Any:
     """(column, row) -> the x and the y domain of a panel."""
     gap_x, gap_y = 0.016, TITLE_PX / (rows * (PANEL_PX + TITLE_PX))
-    width = (1 - gap_x * (COLUMNS - 1)) / COLUMNS
+    width = (1 - gap_x * (columns - 1)) / columns
     height = (1 - gap_y * rows) / rows
 
     def place(column: int, row: int) -> tuple[list[float], list[float]]:

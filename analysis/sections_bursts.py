@@ -28,7 +28,10 @@ def bursts(run: Run, summary: Mapping[str, Any]) -> Section:
     parts, figures = [_recovery_words(summary), sending_words(summary), _burst_table(summary)], {}
     made = burst_panels(labelled(run, summary), burst_frame(summary))
     if any(np.isfinite(line.y).any() for line in made.data):
-        caption = [TEXT["panels_caption"], TEXT["panels_thinned"].format(most=count(MOST_DOTS))]
+        caption = [TEXT["panels_caption"]]
+        if any(burst["threshold_s"] is not None for burst in rows):
+            caption.append(TEXT["panels_threshold"])
+        caption.append(TEXT["panels_thinned"].format(most=count(MOST_DOTS)))
         if len(rows) > MOST_PANELS:
             caption.append(TEXT["panels_hardest"].format(shown=MOST_PANELS, all=count(len(rows))))
         parts.insert(2, figure("panels", int(made.layout.height), " ".join(caption), axis="yaxis"))

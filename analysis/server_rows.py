@@ -37,7 +37,7 @@ def add_server(figure: go.Figure, samples: pd.DataFrame) -> None:
         at_s, count = _known(samples, name)
         if len(at_s):
             fill = {"fill": "tozeroy", "fillcolor": "var(--wash)"} if name == "waiting" else {}
-            add_line(figure, "server", name, at_s, count, LINE_OF[name], "linear", **fill)
+            add_line(figure, "server", name, at_s, count, LINE_OF[name], **fill)
     figure.layout[layout_axis("server")].title.text = TEXT["axis_server"]
 
 
@@ -53,7 +53,6 @@ def add_kv_cache(figure: go.Figure, samples: pd.DataFrame) -> None:
         at_s,
         used,
         line,
-        "linear",
         fill="tozeroy",
         fillcolor="var(--wash-2)",
         hovertemplate=hover,

@@ -25,7 +25,8 @@ PICTURES_TEXT: dict[str, str] = {
     "failures_all": "Every one of the {all} requests that did not succeed is counted in its row.",
     # bursts side by side
     "panels_caption": "TTFT of each burst's requests by the time since its start, on shared axes. Shaded: "
-    "the burst. Dashed: the threshold that recovery is judged by; the upright line: recovered.",
+    "the burst; the upright line: recovered, or drained.",
+    "panels_threshold": "Dashed: the threshold that recovery is judged by.",
     "panels_hardest": "The {shown} hardest of {all} bursts (longest recovery, then highest peak), in order "
     "of time.",
     "panels_thinned": "At most {most} dots a panel, the lowest and highest among them.",
