@@ -100,7 +100,12 @@ def distribution(requests: pd.DataFrame, column: str, limit_s: float | None) -> 
             x=single(x),
             y=single(y * (n / (n + lost))),
             name=_curve_name(name, n + lost, within, limit_s),
-            line={"color": f"var(--{phase})", "width": 2, "shape": "hv", "dash": DASH[phase] if len(phases) > 1 else "solid"},
+            line={
+                "color": f"var(--{phase})",
+                "width": 2,
+                "shape": "hv",
+                "dash": DASH[phase] if len(phases) > 1 else "solid",
+            },
             hovertemplate=f"%{{y:.1%}} ≤ %{{x:.3s}}s<extra>{name}</extra>",
         )
     scale = log_seconds(*span_of(*lengths), most=6)

@@ -62,8 +62,9 @@ class Run:
     """One run as it was recorded.
 
     `requests` has the columns of runlog.record plus those of `derive`; floats are seconds (NaN = unknown),
-    whole numbers are nullable Int64, texts are str. `schedule` has SCHEDULE_KINDS' columns, `events`
-    EVENT_KINDS', `client_load` CLIENT_LOAD_KINDS' (no rows in a folder without it).
+    whole numbers are nullable Int64, texts are str (outcome is a category of str).
+    `schedule` has SCHEDULE_KINDS' columns, `events` EVENT_KINDS', `client_load` CLIENT_LOAD_KINDS' (no rows
+    in a folder without it).
     """
 
     folder: Path
@@ -84,7 +85,10 @@ class Run:
         has_arrival = self.requests["arrival"].notna()
         if self.closed or len(self.schedule) == 0:
             has_arrival |= ~self.requests["name"].isin(OUTSIDE_THE_LOAD)
-        return self.requests[has_arrival].sort_values("arrived_at_s", kind="stable", ignore_index=True)
+        found = self.requests if has_arrival.all() else self.requests[has_arrival]
+        if found["arrived_at_s"].is_monotonic_increasing:
+            return found.reset_index(drop=True)  # shares its columns: a million rows are not copied
+        return found.sort_values("arrived_at_s", kind="stable", ignore_index=True)
 
     @cached_property
     def probes(self) -> pd.DataFrame:
@@ -208,7 +212,8 @@ def derive(requests: pd.DataFrame) -> pd.DataFrame:
     whose = requests["failure_class"].map(
         {name: whose_fault(name) for name in requests["failure_class"].dropna().unique()}
     )
-    return requests.assign(**columns, whose=whose.astype("str"))
+    outcome = requests["outcome"].astype("category")  # asked for again and again: compares in a millisecond
+    return requests.assign(**columns, outcome=outcome, whose=whose.astype("str"))
 
 
 def whose_fault(name: str) -> str | None:
@@ -254,6 +259,7 @@ def _read_table(
             keep_default_na=False,
             na_values=[""],
             encoding_errors="replace",
+            low_memory=False,  # every kind is given, so reading in pieces would only cost a copy
         )
         absent = [name for name in required if name not in table.columns]
         if absent:

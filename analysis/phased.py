@@ -61,7 +61,8 @@ def by_phase(load: pd.DataFrame, key: str) -> dict[str, dict[str, Any]]:
     """Phase -> n, mean, min, max and quantiles of metric `key` over `labelled` requests."""
     result: dict[str, dict[str, Any]] = {}
     for phase in PHASES:
-        row = asdict(distribution(values_of(load[load["phase"] == phase], BY_KEY[key])))
+        part = load.loc[load["phase"] == phase, ["outcome", BY_KEY[key].column]]
+        row = asdict(distribution(values_of(part, BY_KEY[key])))
         result[phase] = {**row, **row.pop("quantiles")}
     return result
 

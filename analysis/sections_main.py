@@ -64,7 +64,6 @@ def over_time(run: Run, summary: Mapping[str, Any]) -> Section:
 def latency(run: Run, summary: Mapping[str, Any]) -> Section:
     """Distributions by phase, and the table of percentiles, successes only and failures as infinite."""
     load = labelled(run, summary)
-    succeeded = load[load["outcome"] == "succeeded"]
     lead = lead_metric(summary)
     first = dict.fromkeys((lead, "ttft_s", "tpot_s", "e2e_s"))
     others = [key for key in summary["metrics"] if key not in first]
@@ -74,9 +73,9 @@ def latency(run: Run, summary: Mapping[str, Any]) -> Section:
         _phase_table(load, (lead, "tpot_s", "e2e_s")) if summary["bursts"] else "",
         element("details", element("summary", TEXT["more_metrics"]), more),
     ]
-    if succeeded.empty:
+    if not (load["outcome"] == "succeeded").any():
         return Section("latency", TEXT["latency"], join([element("p", TEXT["no_success"]), *parts]))
-    shown = load[decided(load)]
+    shown = load.loc[decided(load), ["phase", "outcome", *dict.fromkeys((lead, "tpot_s", "e2e_s"))]]
     figures = {
         "ttft": distribution(shown, lead, limit_of(summary, "ttft_s")),
         "tpot": distribution(shown, "tpot_s", limit_of(summary, "tpot_s")),

@@ -20,7 +20,8 @@ ROOM = 1.4
 
 def add_ttft(figure: go.Figure, requests: pd.DataFrame, limit_s: float | None, end_s: float) -> None:
     """Dots by phase at the moment of arrival, p50 and p95 of windows with the band between them."""
-    known = requests[requests["ttft_s"].notna() & requests["arrived_at_s"].notna()]
+    known = requests[["arrival", "arrived_at_s", "ttft_s", "phase"]]
+    known = known[known["ttft_s"].notna() & known["arrived_at_s"].notna()]
     at_s, ttft_s = known["arrived_at_s"].to_numpy(float), known["ttft_s"].to_numpy(float)
     shown = known.iloc[series.thin_points(at_s, ttft_s, MOST_DOTS)]
     for phase in PHASES:

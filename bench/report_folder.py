@@ -51,7 +51,9 @@ def write_folder(folder: Path, requests: int = 1_000_000, gaps: bool = False, se
     backlog = _backlog(at_s)
     ttft_s = 0.03 * rng.lognormal(0.0, 0.4, requests) + backlog
     tpot_s = 0.012 * rng.lognormal(0.0, 0.15, requests) * (1 + np.minimum(backlog, 2.0))
-    failure = np.where(rng.uniform(size=requests) < FAILED_SHARE, rng.integers(0, len(FAILURES), requests), -1)
+    failure = np.where(
+        rng.uniform(size=requests) < FAILED_SHARE, rng.integers(0, len(FAILURES), requests), -1
+    )
     tokens = rng.integers(2, 2 * TOKENS, requests)
     _write_schedule(folder, at_s)
     _write_requests(folder, at_s, ttft_s, tpot_s, tokens, failure, gaps)
@@ -220,9 +222,7 @@ def _write_requests(
             "read_lag_s": 0.0002,
         }
         rows = pd.DataFrame(made).reindex(columns=list(COLUMN_KINDS))
-        rows.to_csv(
-            folder / REQUESTS_CSV, mode="a", header=start == 0, index=False, float_format="%.6f"
-        )
+        rows.to_csv(folder / REQUESTS_CSV, mode="a", header=start == 0, index=False, float_format="%.6f")
 
 
 def _write_beside(folder: Path, at_s: Floats, backlog: Floats) -> None:
