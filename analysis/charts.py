@@ -37,6 +37,17 @@ LINES = {
     "zeroline": False,
     "automargin": True,
 }
+_TICKS_S = [digit * 10.0**power for power in range(-5, 5) for digit in (1, 2, 5)]
+LOG_SECONDS = {
+    "type": "log",
+    "tickvals": _TICKS_S,
+    "ticktext": [seconds(tick) for tick in _TICKS_S],
+    "tickformat": "~s",
+    "ticksuffix": "s",
+}
+"""A logarithmic axis of seconds as wide as its values: ticks at 1, 2 and 5 with their unit; the format serves
+when it is made linear. `log_seconds` is one of a given width.
+"""
 MOST_TICKS = 9
 
 
