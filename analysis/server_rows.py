@@ -15,7 +15,7 @@ from analysis.charts import single
 from analysis.rows import AXIS, add_line, layout_axis, legend_of
 from analysis.wording import TEXT
 
-MOST_SAMPLES = 4000
+MOST_SAMPLES = 2000
 MOST_PREEMPTIONS = 500
 QUEUE = ("waiting", "running")
 LINE_OF = {

@@ -23,7 +23,7 @@ from analysis.server_rows import add_kv_cache, add_server, known_rows
 from analysis.ttft_row import add_probes, add_ttft
 from analysis.wording import TEXT
 
-MOST_STEPS = 4000
+MOST_STEPS = 2000
 MOST_CLASSES = 5
 HEIGHTS = {"rate": 0.23, "in_flight": 0.15, "ttft": 0.46, "failures": 0.16, "server": 0.18, "kv": 0.14}
 """The height of each row, as a share of the figure without the server's rows."""
