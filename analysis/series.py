@@ -107,7 +107,7 @@ def thin_points(x: Floats, y: Floats, most: int) -> npt.NDArray[np.int64]:
     xs, ys = x[order], y[order]
     slices = max(1, most // 4)
     span = float(xs[-1] - xs[0])
-    by_place = np.minimum(((xs - xs[0]) * (slices / span)).astype(np.int64), slices - 1) if span else xs * 0
+    by_place = np.minimum(((xs - xs[0]) / span * slices).astype(np.int64), slices - 1) if span else xs * 0
     by_number = np.arange(len(xs)) * slices // len(xs)
     picked = [_extremes(np.asarray(part, dtype=np.int64), ys) for part in (by_place, by_number)]
     return order[np.unique(np.concatenate(picked))]
