@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from analysis.allocation import keep_memory
 from analysis.burst_command import burst_options, burstiness
 from analysis.load import load_run
 from analysis.locust_files import LocustCsvError
@@ -321,4 +322,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    keep_memory()
     sys.exit(main())

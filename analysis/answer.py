@@ -1,7 +1,6 @@
-"""The report's first screen: verdict, the answer in one plain sentence, five numbers.
+"""The report's first screen: verdict, the answer in one plain sentence, five numbers (analysis.tiles).
 
-Everything is read from the summary, so that a figure here is the figure of summary.json; only the quantiles
-by phase are taken from the records, by analysis.metrics.
+Everything is read from the summary, so that a figure here is the figure of summary.json.
 """
 
 from __future__ import annotations
@@ -14,15 +13,20 @@ import numpy as np
 from analysis.load import Run
 from analysis.numbers import UNKNOWN, count, known, percent, plain, seconds
 from analysis.page import Html, element, join
-from analysis.phased import lead_metric, ttft_by_phase
+from analysis.phased import lead_metric
 from analysis.recovery import HOLD_S
-from analysis.wording import OUTCOME, TEXT
+from analysis.tiles import five_numbers, least_median_s, quantile_text, recovered_words, tile
+from analysis.wording import TEXT
 
+MOST_REASONS = 2
 VERDICT_CLASS = {"VALID": "good", "DEGRADED": "warn", "INVALID": "bad"}
 
 
 def header(run: Run, summary: Mapping[str, Any]) -> Html:
-    """Name and verdict, the sentence, what stands against the figures, five numbers."""
+    """Name and verdict, the sentence, what stands against the figures, five numbers, warnings.
+
+    All but the warnings fit a first screen of 1280 x 800, so of many reasons the first stand here.
+    """
     verdict = str(summary.get("verdict"))
     badges = [
         element("span", verdict, class_=f"badge {VERDICT_CLASS.get(verdict, 'warn')}"),
@@ -40,8 +44,9 @@ def header(run: Run, summary: Mapping[str, Any]) -> Html:
             element("h1", info.name or info.run_id, " ", *badges),
             element("p", sentence(run, summary), class_="answer"),
             *_aside(summary),
-            *_against(summary),
-            element("dl", *(_tile(*row) for row in five_numbers(run, summary)), class_="tiles"),
+            *_verdict_reasons(summary),
+            element("dl", *(tile(*row) for row in five_numbers(run, summary)), class_="tiles"),
+            *_warnings(summary),
         ]
     )
 
@@ -79,28 +84,6 @@ def _load(run: Run, summary: Mapping[str, Any]) -> str:
     if run.closed:
         return TEXT["load_users"].format(users=plain(summary["in_flight"]["users_mean"]))
     return TEXT["load_rate"].format(rate=plain(run.info.mean_rate_rps))
-
-
-def five_numbers(run: Run, summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """(label, value, note) of the five tiles."""
-    return [
-        _attainment(summary),
-        _ttft(run, summary),
-        _recovery_or_tpot(summary),
-        _throughput(summary),
-        _lost(summary),
-    ]
-
-
-def quantile_text(quantile: Mapping[str, Any] | None) -> str:
-    """A quantile in words: its seconds, "not met" when it falls on a failure, "n too small", or n/a."""
-    if quantile is None:
-        return UNKNOWN
-    if quantile["value"] is None and not quantile["not_met"]:
-        return UNKNOWN
-    if quantile["n_too_small"]:
-        return TEXT["n_too_small"]
-    return TEXT["not_met"] if quantile["not_met"] else seconds(quantile["value"])
 
 
 def recovery_text(burst: Mapping[str, Any]) -> str:
@@ -147,22 +130,18 @@ def _effect(summary: Mapping[str, Any]) -> str:
         return TEXT["unharmed"].format(base=seconds(base), peak=seconds(peak))
     else:
         raised = TEXT["raised"].format(base=seconds(base), peak=seconds(peak))
-    tail = _recovered(recovery)
+    tail = recovered_words(recovery)
     short = [burst for burst in bursts if burst["watched_too_short"]]
     if short:
         tail = TEXT["watched_too_short"].format(tail=tail, **watched(summary, short[-1]))
     if recovery["median_s"] is not None:
-        words = TEXT["drained" if recovery["methods"] == ["drain"] else "hurt"]
+        hurt = "hurt" if recovery["median_s"] > 0 else "hurt_no_longer"
+        words = TEXT["drained" if recovery["methods"] == ["drain"] else hurt]
         return words.format(raised=raised, time=seconds(recovery["median_s"]), tail=tail)
     least_s = least_median_s(bursts)
     return TEXT["longer" if least_s else "unconfirmed"].format(
         raised=raised, least=seconds(least_s), tail=tail
     )
-
-
-def least_median_s(bursts: Sequence[Mapping[str, Any]]) -> float:
-    """A lower bound of the median recovery: the median of what each burst took at the least."""
-    return float(np.median([burst["at_least_s"] or 0.0 for burst in bursts]))
 
 
 def watched(summary: Mapping[str, Any], burst: Mapping[str, Any]) -> dict[str, str]:
@@ -174,11 +153,6 @@ def watched(summary: Mapping[str, Any], burst: Mapping[str, Any]) -> dict[str, s
         "hold": seconds(HOLD_S),
         "advice": TEXT["longer_run" if last else "longer_pauses"],
     }
-
-
-def _recovered(recovery: Mapping[str, Any]) -> str:
-    words = TEXT["drained_of" if recovery["methods"] == ["drain"] else "recovered_of"]
-    return words.format(recovered=recovery["n"] - recovery["censored"], all=recovery["n"])
 
 
 def _errors(summary: Mapping[str, Any]) -> str:
@@ -219,110 +193,27 @@ def _aside(summary: Mapping[str, Any]) -> list[Html]:
     return [element("p", " ".join(parts), class_="aside")] if parts else []
 
 
-def _against(summary: Mapping[str, Any]) -> list[Html]:
-    """Why the verdict is not VALID and what to do; then the warnings that leave it as it is."""
-    boxes = []
+def _verdict_reasons(summary: Mapping[str, Any]) -> list[Html]:
+    """Why the verdict is not VALID and what to do; of many the first, and where the others are."""
+    items = _with_advice(summary, summary["verdict_reasons"])
+    more = len(items) - MOST_REASONS
+    if more > 0:
+        link = element("a", TEXT["more_reasons"].format(count=count(more)), href="#checks")
+        items = [*items[:MOST_REASONS], element("li", link)]
+    kind = VERDICT_CLASS.get(summary["verdict"], "warn")
+    return [element("ul", *items, class_=f"reasons {kind}")] if items else []
+
+
+def _warnings(summary: Mapping[str, Any]) -> list[Html]:
+    """The warnings that leave the verdict as it is."""
+    items = _with_advice(summary, summary["warnings"])
+    return [element("ul", *items, class_="reasons warn")] if items else []
+
+
+def _with_advice(summary: Mapping[str, Any], reasons: Sequence[str]) -> list[Html]:
     advice = {row["name"]: row["advice"] for row in summary["checks"] if row["advice"]}
-    for reasons, kind in (
-        (summary["verdict_reasons"], VERDICT_CLASS.get(summary["verdict"], "warn")),
-        (summary["warnings"], "warn"),
-    ):
-        items = []
-        for reason in reasons:
-            todo = next((text for name, text in advice.items() if str(reason).startswith(f"{name}:")), "")
-            items.append(element("li", reason, TEXT["todo"].format(advice=todo) if todo else ""))
-        if items:
-            boxes.append(element("ul", *items, class_=f"reasons {kind}"))
-    return boxes
-
-
-def _attainment(summary: Mapping[str, Any]) -> tuple[str, str, str]:
-    slo = summary["slo"]
-    if slo is None or not slo["limits"]:
-        return TEXT["tile_slo"], UNKNOWN, TEXT["tile_no_slo" if slo is None else "tile_no_request_limit"]
-    whole, burst, quiet = (slo["attainment"][key] for key in ("whole", "burst", "quiet"))
-    note = TEXT["tile_slo_interval"].format(low=percent(whole["low"]), high=percent(whole["high"]))
-    if not whole["decided"]:
-        unmeasured = whole["unmeasured"]
-        note = (
-            TEXT["tile_slo_unjudged"].format(why=slo["unjudged"]) if unmeasured else TEXT["tile_none_decided"]
-        )
-    elif burst["decided"] and quiet["decided"]:
-        note = TEXT["tile_slo_phases"].format(burst=percent(burst["ratio"]), quiet=percent(quiet["ratio"]))
-        note += _most_missed(slo)
-    return TEXT["tile_slo"], percent(whole["ratio"]), note
-
-
-def _most_missed(slo: Mapping[str, Any]) -> str:
-    """The one limit of several that was missed most in bursts; empty when none stands out."""
-    missed = [(row["burst"]["decided"] - row["burst"]["met"], row["text"]) for row in slo["limits"]]
-    (most, limit), *others = sorted(missed, reverse=True)
-    return TEXT["tile_slo_limit"].format(limit=limit) if others and most > others[0][0] else ""
-
-
-def _ttft(run: Run, summary: Mapping[str, Any]) -> tuple[str, str, str]:
-    whole = summary["metrics"][lead_metric(summary)]
-    since = TEXT["tile_from_schedule"] if lead_metric(summary) != "ttft_s" else ""
-    if not summary["bursts"]:
-        return TEXT["tile_ttft"] + since, seconds(whole["p50"]["value"]), f"p95 {quantile_text(whole['p95'])}"
-    by_phase = ttft_by_phase(run, summary)
-    quiet, burst = by_phase["quiet"], by_phase["burst"]
-    if not quiet["n"]:
-        return (
-            TEXT["tile_ttft_bursts"] + since,
-            quantile_text(burst["p50"]),
-            f"p95 {quantile_text(burst['p95'])}",
-        )
-    return (
-        TEXT["tile_ttft_phases"] + since,
-        TEXT["tile_arrow"].format(quiet=quantile_text(quiet["p50"]), burst=quantile_text(burst["p50"])),
-        TEXT["tile_p95"].format(quiet=quantile_text(quiet["p95"]), burst=quantile_text(burst["p95"])),
-    )
-
-
-def _recovery_or_tpot(summary: Mapping[str, Any]) -> tuple[str, str, str]:
-    recovery = summary["recovery"]
-    if not recovery["n"]:
-        tpot = summary["metrics"]["tpot_s"]
-        return TEXT["tile_tpot"], seconds(tpot["p50"]["value"]), f"p95 {quantile_text(tpot['p95'])}"
-    label = TEXT["tile_drain" if recovery["methods"] == ["drain"] else "tile_recovery"]
-    note = _recovered(recovery)
-    if recovery["range_s"] is not None:
-        low, high = (seconds(bound) for bound in recovery["range_s"])
-        note = f"{low if low == high else TEXT['range'].format(low=low, high=high)}; {note}"
-    if recovery["median_s"] is not None:
-        return label, seconds(recovery["median_s"]), note
-    least_s = least_median_s(summary["bursts"])
-    return label, TEXT["at_least"].format(time=seconds(least_s)) if least_s else TEXT["not_seen"], note
-
-
-def _throughput(summary: Mapping[str, Any]) -> tuple[str, str, str]:
-    done = summary["throughput"]
-    notes = [TEXT["tile_tokens"].format(tokens=plain(done["output_tokens_per_s"]))]
-    if summary["slo"] is not None and summary["slo"]["limits"] and summary["slo"]["goodput_rps"] is not None:
-        notes.insert(0, TEXT["tile_goodput"].format(goodput=plain(summary["slo"]["goodput_rps"])))
-    return (
-        TEXT["tile_throughput"],
-        TEXT["per_second"].format(rate=plain(done["requests_per_s"])),
-        "; ".join(notes),
-    )
-
-
-def _lost(summary: Mapping[str, Any]) -> tuple[str, str, str]:
-    counts = summary["counts"]
-    parts = [
-        TEXT["counted"].format(count=count(counts[name]), what=OUTCOME[name])
-        for name in ("failed", "rejected", "cancelled", "not_sent")
-        if counts[name]
-    ]
-    note = TEXT["of_sent"].format(parts=", ".join(parts) or TEXT["none_lost"], sent=count(counts["sent"]))
-    return TEXT["tile_errors"], percent(summary["error_ratio"]), note
-
-
-def _tile(label: str, value: str, note: str) -> Html:
-    return element(
-        "div",
-        element("dt", label),
-        element("dd", element("div", value, class_="value"), element("div", note, class_="note")),
-        class_="tile",
-    )
+    items = []
+    for reason in reasons:
+        todo = next((text for name, text in advice.items() if str(reason).startswith(f"{name}:")), "")
+        items.append(element("li", reason, TEXT["todo"].format(advice=todo) if todo else ""))
+    return items

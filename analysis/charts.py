@@ -5,8 +5,8 @@ in the light or the dark value when it draws. The time line is in analysis.time_
 
 Frames of requests have the columns arrival, arrived_at_s, sent_at_s, ended_at_s, ttft_s, tpot_s, outcome,
 failure_class and phase ("quiet", "burst" or "recovery"). Frames of bursts have start_s, end_s, recovery_s
-(NaN: censored), at_least_s (what is then known of it) and observed_s (how long the burst's aftermath could be
-watched).
+(NaN: censored), at_least_s (what is then known of it), observed_s (how long the burst's aftermath could be
+watched), threshold_s and peak_ttft_s.
 """
 
 from __future__ import annotations
@@ -19,87 +19,120 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from analysis import series
-from analysis.numbers import seconds
+from analysis.numbers import count, percent, seconds
 from analysis.wording import TEXT
 
-MOST_NAMED_BURSTS = 16
-MOST_ALIGNED = 60
 PHASES = ("quiet", "burst", "recovery")
+SYMBOL = {"quiet": "circle", "burst": "square", "recovery": "triangle-up"}
+DASH = {"quiet": "solid", "burst": "dash", "recovery": "dot"}
+"""Marks and lines of the phases: nothing is told by colour alone."""
+PATTERNS = ("", "/", "x", "-", ".", "|")
+"""Fillings of stacked bars, one a class."""
 
 LINES = {
+    "title_font_size": 13,
     "gridcolor": "var(--grid)",
     "linecolor": "var(--rule)",
     "tickcolor": "var(--rule)",
     "zeroline": False,
     "automargin": True,
 }
-LOG_TICKS_S = [digit * 10.0**power for power in range(-5, 5) for digit in (1, 2, 5)]
+_TICKS_S = [digit * 10.0**power for power in range(-5, 5) for digit in (1, 2, 5)]
 LOG_SECONDS = {
     "type": "log",
-    "tickvals": LOG_TICKS_S,
-    "ticktext": [seconds(tick) for tick in LOG_TICKS_S],
+    "tickvals": _TICKS_S,
+    "ticktext": [seconds(tick) for tick in _TICKS_S],
     "tickformat": "~s",
     "ticksuffix": "s",
 }
-"""A logarithmic axis of seconds: ticks at 1, 2 and 5 with their unit; the format serves when it is made
-linear.
+"""A logarithmic axis of seconds as wide as its values: ticks at 1, 2 and 5 with their unit; the format serves
+when it is made linear. `log_seconds` is one of a given width.
 """
+MOST_TICKS = 9
+
+
+def log_seconds(low_s: float, high_s: float, most: int = MOST_TICKS) -> dict[str, Any]:
+    """A logarithmic axis of seconds from `low_s` to `high_s` with a little room: ticks with their unit, as
+    dense as `most` of them allow. The format serves when it is made linear.
+    """
+    low_s, high_s = max(low_s, 1e-5) / 1.3, max(high_s, 1e-5) * 1.3
+    if high_s / low_s < 4:
+        middle = float(np.sqrt(low_s * high_s))
+        low_s, high_s = middle / 2, middle * 2
+    for digits in ((1, 2, 5), (1, 3), (1,)):
+        ticks = [digit * 10.0**power for power in range(-6, 6) for digit in digits]
+        if sum(low_s <= tick <= high_s for tick in ticks) <= most:
+            break
+    return {
+        "type": "log",
+        "range": [float(np.log10(low_s)), float(np.log10(high_s))],
+        "autorangeoptions": {"clipmax": high_s},
+        "tickvals": ticks,
+        "ticktext": [seconds(tick) for tick in ticks],
+        "tickangle": 0,
+        "tickformat": "~s",
+        "ticksuffix": "s",
+    }
+
+
+def span_of(*values: npt.ArrayLike) -> tuple[float, float]:
+    """The lowest and highest of all known values above zero; 10 ms to 1 s where there are none."""
+    every = np.concatenate([np.asarray(part, dtype=float).ravel() for part in values])
+    every = every[np.isfinite(every) & (every > 0)]
+    return (float(every.min()), float(every.max())) if len(every) else (0.01, 1.0)
+
+
 LEGEND = {"orientation": "h", "x": 0, "xanchor": "left", "yanchor": "bottom", "font": {"size": 12}}
 LIMIT_LINE = {"color": "var(--limit)", "dash": "dash", "width": 1.5}
 
 
 def distribution(requests: pd.DataFrame, column: str, limit_s: float | None) -> go.Figure:
-    """ECDF of `column` (seconds), one curve per phase; the SLO's limit as a dashed line."""
-    figure = blank_figure(380)
-    for phase in PHASES:
-        values = requests.loc[requests["phase"] == phase, column].to_numpy(float)
-        x, y = series.ecdf(values)
-        if len(x):
-            figure.add_scatter(
-                x=single(x),
-                y=single(y),
-                name=f"{TEXT[f'phase_{phase}']} (n={int(np.isfinite(values).sum())})",
-                line={"color": f"var(--{phase})", "width": 2, "shape": "hv"},
-                hovertemplate=f"%{{y:.1%}} ≤ %{{x:.3s}}s<extra>{TEXT[f'phase_{phase}']}</extra>",
-            )
-    if limit_s is not None:
-        limit_line(figure, "x", limit_s)
-    figure.update_xaxes(title=TEXT[f"axis_{column}"], **LOG_SECONDS, **LINES)
-    figure.update_yaxes(title=TEXT["axis_share"], range=[0, 1.02], tickformat=".0%", **LINES)
-    return figure
+    """ECDF of `column` (seconds) by phase, over `requests` that were decided, with a row for each failure.
 
-
-def bursts_aligned(requests: pd.DataFrame, bursts: pd.DataFrame, ttft_limit_s: float | None) -> go.Figure:
-    """Every burst's median TTFT laid over the others from its start on: is one burst like the next?
-
-    Windows of 2 s by arrival, from two windows before each burst to the start of the next.
+    A curve is of the successes but counts the failures as never done, so it ends below 1 by their share; at
+    the SLO's limit, a dashed line, its legend says the share within it.
     """
-    figure = blank_figure(380)
-    at_s, ttft_s = requests["arrived_at_s"].to_numpy(float), requests["ttft_s"].to_numpy(float)
-    starts = [float(start) for start in bursts["start_s"]]
-    lead_s = 2 * series.WINDOW_S
-    longest_s = float((bursts["end_s"] - bursts["start_s"]).max())
-    figure.add_vrect(x0=0, x1=longest_s, fillcolor="var(--burst)", opacity=0.13, line_width=0, layer="below")
-    spans = list(zip(starts, [*starts[1:], np.inf], strict=True))[:MOST_ALIGNED]
-    for number, (start_s, next_s) in enumerate(spans):
-        part = (at_s >= start_s - lead_s) & (at_s < next_s)
-        seen = series.windowed(at_s[part] - start_s + lead_s, ttft_s[part])
+    figure = blank_figure(360)
+    phases = [phase for phase in PHASES if (requests["phase"] == phase).any()]
+    lengths: list[npt.ArrayLike] = [[] if limit_s is None else [limit_s]]
+    succeeded = (requests["outcome"] == "succeeded").to_numpy()
+    for phase in phases:
+        name = TEXT[f"phase_{phase}" if len(phases) > 1 else "phase_whole"]
+        of_phase = (requests["phase"] == phase).to_numpy()
+        values = requests.loc[of_phase & succeeded, column].to_numpy(float)
+        lengths.append(values)
+        lost = int((of_phase & ~succeeded).sum())
+        x, y = series.ecdf(values)
+        if not len(x):
+            continue
+        n = int(np.isfinite(values).sum())
+        within = None if limit_s is None else float((values <= limit_s).sum()) / (n + lost)
         figure.add_scatter(
-            x=single(seen.middle_s - lead_s),
-            y=single(seen.p50),
-            mode="lines+markers",
-            name=TEXT["burst_number"].format(number=number + 1),
-            showlegend=len(starts) <= MOST_NAMED_BURSTS,
-            line={"color": f"var(--c{number % 6 + 1})", "width": 1.6},
-            marker={"size": 5},
-            connectgaps=True,
-            hovertemplate="%{y:.3s}s<extra>%{fullData.name}</extra>",
+            x=single(x),
+            y=single(y * (n / (n + lost))),
+            name=_curve_name(name, n + lost, within, limit_s),
+            line={
+                "color": f"var(--{phase})",
+                "width": 2,
+                "shape": "hv",
+                "dash": DASH[phase] if len(phases) > 1 else "solid",
+            },
+            hovertemplate=f"%{{y:.1%}} ≤ %{{x:.3s}}s<extra>{name}</extra>",
         )
-    if ttft_limit_s is not None:
-        limit_line(figure, "y", ttft_limit_s)
-    figure.update_xaxes(title=TEXT["axis_since_burst"], **LINES)
-    figure.update_yaxes(title=TEXT["axis_ttft_median"], **LOG_SECONDS, **LINES)
+    scale = log_seconds(*span_of(*lengths), most=6)
+    if limit_s is not None:
+        limit_line(figure, "x", limit_s, to_the_left=float(np.log10(limit_s)) > np.mean(scale["range"]))
+    figure.update_xaxes(title_text=TEXT[f"axis_{column}"], **scale, **LINES)
+    figure.update_yaxes(title_text=TEXT["axis_share"], range=[0, 1.02], tickformat=".0%", **LINES)
+    figure.layout.margin.t = 20 + 20 * len(figure.data)
+    figure.layout.legend.orientation = "v"
     return figure
+
+
+def _curve_name(name: str, n: int, within: float | None, limit_s: float | None) -> str:
+    if within is None:
+        return TEXT["curve"].format(name=name, n=count(n))
+    return TEXT["curve_at_limit"].format(name=name, share=percent(within), limit=seconds(limit_s), n=count(n))
 
 
 def blank_figure(height: int) -> go.Figure:
@@ -127,9 +160,9 @@ def blank_figure(height: int) -> go.Figure:
     )
 
 
-def limit_line(figure: go.Figure, axis: str, limit_s: float) -> None:
+def limit_line(figure: go.Figure, axis: str, limit_s: float, to_the_left: bool = False) -> None:
     """A dashed line with its name at the SLO's limit; shapes on a log axis take the value, notes its
-    logarithm.
+    logarithm. `to_the_left`: where the name of an upright line stands.
     """
     upright = axis == "x"
     position = {"x": "x", "y": "y"}[axis[0]]
@@ -148,7 +181,7 @@ def limit_line(figure: go.Figure, axis: str, limit_s: float) -> None:
         borderpad=1,
         **{f"{position}ref": axis, position: float(np.log10(limit_s))},
         **{f"{other}ref": "paper", other: 0.02 if upright else 1},
-        xanchor="left" if upright else "right",
+        xanchor="left" if upright and not to_the_left else "right",
         yanchor="bottom",
     )
 

@@ -136,7 +136,8 @@ def _watched(run: Run, column: str) -> list[tuple[tuple[int, int], float]]:
 
 def _read_lags(run: Run) -> list[tuple[tuple[int, int], float]]:
     """p99 of the read lag where the kernel stamped; without its stamp a lag is not seen, only the loop's."""
-    load = run.load[(run.load["stamp"] == "kernel") & run.load["read_lag_s"].notna()]
+    load = run.load[["stamp", "read_lag_s", "first_token_at_s", "last_token_at_s", "worker"]]
+    load = load[(load["stamp"] == "kernel") & load["read_lag_s"].notna()]
     first = pd.DataFrame(
         {"at_s": load["first_token_at_s"], "lag_s": load["read_lag_s"], "worker": load["worker"]}
     )

@@ -29,6 +29,7 @@ from runlog.folder import (
     read_run_info,
 )
 from runlog.record import COLUMN_KINDS, OUTCOMES, OUTSIDE_THE_LOAD, PROBE, WARMUP
+from runlog.server_samples import SAMPLE_COLUMNS, SERVER_METRICS_CSV
 
 SCHEDULE_KINDS: dict[str, type] = {
     "arrival": int,
@@ -46,6 +47,11 @@ EVENT_KINDS: dict[str, type] = {
     "at_s": float,
     "worker": int,
 }
+SERVER_KINDS: dict[str, type] = {
+    **dict.fromkeys(SAMPLE_COLUMNS, int),
+    "at_s": float,
+    "kv_cache_used_ratio": float,
+}
 _RESOLUTION_DIGITS = 9
 """Derived times are rounded to a nanosecond: the stamps have microseconds, what is beyond is float noise, and
 a value that lies on a limit must compare as equal to it."""
@@ -56,8 +62,9 @@ class Run:
     """One run as it was recorded.
 
     `requests` has the columns of runlog.record plus those of `derive`; floats are seconds (NaN = unknown),
-    whole numbers are nullable Int64, texts are str. `schedule` has SCHEDULE_KINDS' columns, `events`
-    EVENT_KINDS', `client_load` CLIENT_LOAD_KINDS' (no rows in a folder without it).
+    whole numbers are nullable Int64, texts are str (outcome is a category of str).
+    `schedule` has SCHEDULE_KINDS' columns, `events` EVENT_KINDS', `client_load` CLIENT_LOAD_KINDS' (no rows
+    in a folder without it).
     """
 
     folder: Path
@@ -78,7 +85,10 @@ class Run:
         has_arrival = self.requests["arrival"].notna()
         if self.closed or len(self.schedule) == 0:
             has_arrival |= ~self.requests["name"].isin(OUTSIDE_THE_LOAD)
-        return self.requests[has_arrival].sort_values("arrived_at_s", kind="stable", ignore_index=True)
+        found = self.requests if has_arrival.all() else self.requests[has_arrival]
+        if found["arrived_at_s"].is_monotonic_increasing:
+            return found.reset_index(drop=True)  # shares its columns: a million rows are not copied
+        return found.sort_values("arrived_at_s", kind="stable", ignore_index=True)
 
     @cached_property
     def probes(self) -> pd.DataFrame:
@@ -90,6 +100,21 @@ class Run:
     def warmups(self) -> int:
         """How many requests warmed up the server before the start."""
         return len(self._outside(WARMUP))
+
+    @cached_property
+    def server_metrics(self) -> pd.DataFrame:
+        """What the server said of itself, by time: SERVER_KINDS' columns, no rows where nothing is known.
+
+        Read when first asked for. A file that is cut short or cannot be read is a notice, never an error: no
+        figure of the run rests on it.
+        """
+        path = self.folder / SERVER_METRICS_CSV
+        try:
+            found = _read_optional(path, SERVER_KINDS, self.notices)
+        except RunFolderError as error:
+            self.notices.append(f"the server's own figures are left out: {error}")
+            found = _no_rows(SERVER_KINDS)
+        return found[found["at_s"].notna()].sort_values("at_s", kind="stable", ignore_index=True)
 
     @property
     def closed(self) -> bool:
@@ -187,7 +212,8 @@ def derive(requests: pd.DataFrame) -> pd.DataFrame:
     whose = requests["failure_class"].map(
         {name: whose_fault(name) for name in requests["failure_class"].dropna().unique()}
     )
-    return requests.assign(**columns, whose=whose.astype("str"))
+    outcome = requests["outcome"].astype("category")  # asked for again and again: compares in a millisecond
+    return requests.assign(**columns, outcome=outcome, whose=whose.astype("str"))
 
 
 def whose_fault(name: str) -> str | None:
@@ -205,7 +231,7 @@ def _read_optional(
     if not path.exists():
         if missing:
             notices.append(f"there is no {path.name}: {missing}")
-        return _with_kinds(pd.DataFrame(columns=list(kinds), dtype="str"), kinds)
+        return _no_rows(kinds)
     table, cut = _read_table(path, kinds, required=())
     if cut:
         notices.append(f"the last line of {path.name} was cut short and left out")
@@ -225,7 +251,7 @@ def _read_table(
         raise RunFolderError(f"{path} cannot be read: {error}") from error
     whole = _whole_lines(data)
     if not whole.strip():
-        return _with_kinds(pd.DataFrame(columns=list(kinds), dtype="str"), kinds), bool(data)
+        return _no_rows(kinds), bool(data)
     try:
         table = pd.read_csv(
             io.BytesIO(whole),
@@ -233,6 +259,7 @@ def _read_table(
             keep_default_na=False,
             na_values=[""],
             encoding_errors="replace",
+            low_memory=False,  # every kind is given, so reading in pieces would only cost a copy
         )
         absent = [name for name in required if name not in table.columns]
         if absent:
@@ -252,6 +279,10 @@ def _whole_lines(data: bytes) -> bytes:
     while end >= 0 and data.count(b'"', 0, end) % 2:
         end = data.rfind(b"\n", 0, end)
     return data[: end + 1]
+
+
+def _no_rows(kinds: Mapping[str, type]) -> pd.DataFrame:
+    return _with_kinds(pd.DataFrame(columns=list(kinds), dtype="str"), kinds)
 
 
 def _with_kinds(table: pd.DataFrame, kinds: Mapping[str, type]) -> pd.DataFrame:

@@ -58,9 +58,15 @@ class Lumps:
         return f"{gaps}: the server or a proxy sends events together; a late client explains {share} only"
 
 
+_COLUMNS = (
+    *("outcome", "gap_zeros", "gap_count", "output_receives", "crowded_receives", "output_events"),
+    *("stamp", "read_lag_s", "worker", "first_token_at_s", "last_token_at_s"),
+)
+
+
 def lumps(run: Run, bound: Sequence[BoundWindow]) -> Lumps:
     """How many events came at a time in `run`, of which `bound` are the client-bound windows."""
-    load = run.load
+    load = run.load[list(_COLUMNS)]
     done = load[(load["outcome"] == "succeeded") & load["gap_zeros"].notna() & load["gap_count"].notna()]
     gaps = int(done["gap_count"].sum())
     tiny = int(done["gap_zeros"].sum()) / gaps if gaps else None

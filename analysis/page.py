@@ -95,11 +95,20 @@ def table(
 
 
 def figure(key: str, height: int, caption: str, axis: str = "") -> Html:
-    """The slot that the script draws figure `key` into; `axis` gets a button between log and linear."""
-    button = element("button", TEXT["log_linear"], type="button", data_of=key, data_axis=axis) if axis else ""
+    """The slot that the script draws figure `key` into, with a button that undoes every zoom; `axis` gets one
+    between log and linear.
+    """
+    buttons = [element("button", TEXT["reset_zoom"], type="button", data_of=key, data_reset="")]
+    if axis:
+        buttons.insert(0, element("button", TEXT["log_linear"], type="button", data_of=key, data_axis=axis))
     return element(
         "figure",
-        element("div", element("figcaption", caption), button, class_="figure-head"),
+        element(
+            "div",
+            element("figcaption", caption),
+            element("div", *buttons, class_="buttons"),
+            class_="figure-head",
+        ),
         element(
             "div",
             class_="plot",
@@ -111,25 +120,37 @@ def figure(key: str, height: int, caption: str, axis: str = "") -> Html:
     )
 
 
+def copyable(text: str) -> Html:
+    """A text to be taken along, such as a command, with a button that copies it."""
+    button = element(
+        "button",
+        TEXT["copy"],
+        type="button",
+        data_copy="",
+        data_done=TEXT["copied"],
+        data_failed=TEXT["copy_failed"],
+    )
+    code = element("pre", element("code", text), tabindex="0")
+    return element("div", code, button, class_="copyable")
+
+
 def page(title: str, header: Html, sections: Sequence[Section]) -> str:
     """The whole file. plotly.js comes once and only when a section has a figure."""
     figures = {key: made for section in sections for key, made in section.figures.items()}
     contents = join(element("li", element("a", s.title, href=f"#{s.key}")) for s in sections)
     body = [
-        element("header", header),
+        element("a", TEXT["skip"], href="#main", class_="skip"),
+        element("header", _tools(), header),
         element("nav", element("ul", contents), aria_label=TEXT["contents"]),
-        element(
-            "main",
-            *(element("section", element("h2", s.title), s.html, id=s.key) for s in sections),
-        ),
+        element("main", *(_landmark(section) for section in sections), id="main", tabindex="-1"),
         element("footer", element("p", TEXT["footer"])),
         *(
             _script(_no_markup(made.to_json()), type="application/json", id=f"figure-{k}")
             for k, made in figures.items()
         ),
+        *([_script(get_plotlyjs())] if figures else []),
+        _script((ASSETS / "report.js").read_text(encoding="utf-8")),
     ]
-    if figures:
-        body += [_script(get_plotlyjs()), _script((ASSETS / "report.js").read_text(encoding="utf-8"))]
     head = [
         Html('<meta charset="utf-8">'),
         Html(f'<meta http-equiv="Content-Security-Policy" content="{CONTENT_POLICY}">'),
@@ -140,6 +161,19 @@ def page(title: str, header: Html, sections: Sequence[Section]) -> str:
     ]
     document = element("html", element("head", *head), element("body", *body), lang="en")
     return f"<!DOCTYPE html>\n{document}\n"
+
+
+def _tools() -> Html:
+    """Buttons for the whole page."""
+    theme = element("button", TEXT["theme"], type="button", data_theme_toggle="")
+    paper = element("button", TEXT["print"], type="button", data_print="")
+    return element("div", theme, paper, class_="tools")
+
+
+def _landmark(section: Section) -> Html:
+    """A section that assistive software lists by its heading."""
+    heading = element("h2", section.title, id=f"{section.key}-heading")
+    return element("section", heading, section.html, id=section.key, aria_labelledby=f"{section.key}-heading")
 
 
 def _script(content: str, **attributes: str) -> Html:

@@ -15,7 +15,9 @@ from analysis.metrics import BY_KEY, distribution, values_of
 from analysis.phases import PHASES, label_phases
 from analysis.wording import TEXT
 
-BURST_COLUMNS = ("start_s", "end_s", "recovery_s", "at_least_s", "observed_s")
+BURST_COLUMNS = (
+    *("start_s", "end_s", "recovery_s", "at_least_s", "observed_s", "threshold_s", "peak_ttft_s"),
+)
 CLIENT_BOUND_COLUMNS = ("start_s", "end_s", "why")
 
 
@@ -59,7 +61,8 @@ def by_phase(load: pd.DataFrame, key: str) -> dict[str, dict[str, Any]]:
     """Phase -> n, mean, min, max and quantiles of metric `key` over `labelled` requests."""
     result: dict[str, dict[str, Any]] = {}
     for phase in PHASES:
-        row = asdict(distribution(values_of(load[load["phase"] == phase], BY_KEY[key])))
+        part = load.loc[load["phase"] == phase, ["outcome", BY_KEY[key].column]]
+        row = asdict(distribution(values_of(part, BY_KEY[key])))
         result[phase] = {**row, **row.pop("quantiles")}
     return result
 

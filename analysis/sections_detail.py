@@ -14,7 +14,7 @@ import pandas as pd
 from analysis.load import Run
 from analysis.metrics import METRICS
 from analysis.numbers import UNKNOWN, count, known, percent, plain, seconds
-from analysis.page import Html, Section, element, join, noted, table
+from analysis.page import Html, Section, copyable, element, join, noted, table
 from analysis.terms import TERMS
 from analysis.wording import OUTCOME, TEXT, WHOSE
 
@@ -192,7 +192,7 @@ def settings(run: Run, summary: Mapping[str, Any]) -> Section:
     if info.command:
         parts += [
             element("h3", TEXT["again"]),
-            element("pre", element("code", repeatable(info.command)), tabindex="0"),
+            copyable(repeatable(info.command)),
         ]
     if info.options:
         options = [(name, _option(name, value)) for name, value in sorted(info.options.items())]
@@ -243,7 +243,7 @@ def terms(run: Run, summary: Mapping[str, Any]) -> Section:
     """The words of this report and what is honest to know about its figures."""
     entries = [*((metric.label, metric.what) for metric in METRICS), *TERMS]
     listed = join(join([element("dt", word), element("dd", meaning)]) for word, meaning in entries)
-    notes = [*summary["notices"], *_honest(run, summary)]
+    notes = [*dict.fromkeys([*summary["notices"], *run.notices]), *_honest(run, summary)]
     return Section(
         "terms",
         TEXT["terms"],

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from analysis.answer import quantile_text
 from analysis.burst_table import SHORT_ROWS, rows
 from analysis.load import Run
 from analysis.numbers import UNKNOWN, count, known, percent, plain, seconds
 from analysis.page import Html, Section, element, join, table
+from analysis.tiles import quantile_text
 from analysis.wording import TEXT
 from analysis.wording_burst import MEASURE, PAGE
 

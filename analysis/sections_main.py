@@ -5,23 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import numpy as np
+import pandas as pd
 
-from analysis.answer import quantile_text, recovery_text, watched
-from analysis.charts import MOST_ALIGNED, bursts_aligned, distribution
+from analysis.charts import distribution
 from analysis.load import Run
-from analysis.metrics import BY_KEY
+from analysis.metrics import BY_KEY, decided
 from analysis.numbers import UNKNOWN, count, known, percent, plain, seconds
 from analysis.page import Html, Section, element, figure, join, noted, table
 from analysis.phased import burst_frame, by_phase, client_bound_frame, labelled, lead_metric
 from analysis.phases import PHASES
-from analysis.sections_client import sending_words
-from analysis.time_line import MOST_DOTS, time_line
+from analysis.tiles import quantile_text
+from analysis.time_line import time_line
+from analysis.ttft_row import MOST_DOTS
 from analysis.wording import TEXT
 
 FIRST_BURST_ROWS = 12
 MOST_BURST_ROWS = 500
 SHOWN_QUANTILES = ("p50", "p90", "p95", "p99", "p99_9")
+_DOTS = {TEXT[f"dots_{phase}"] for phase in PHASES}
 
 
 def over_time(run: Run, summary: Mapping[str, Any]) -> Section:
@@ -39,10 +40,16 @@ def over_time(run: Run, summary: Mapping[str, Any]) -> Section:
         probes=run.probes,
         events=run.events,
         client_bound=client_bound_frame(summary),
+        server=run.server_metrics,
     )
     caption = [TEXT["time_line_caption"]]
     if answered > MOST_DOTS:
-        caption.append(TEXT["thinned"].format(shown=count(MOST_DOTS), all=count(answered)))
+        drawn = sum(len(line.x) for line in made.data if line.name in _DOTS)
+        caption.append(TEXT["thinned"].format(shown=count(drawn), all=count(answered)))
+    if lost := int((load["outcome"] != "succeeded").sum()):
+        caption.append(TEXT["failures_all"].format(all=count(lost)))
+    if len(run.server_metrics):
+        caption.append(TEXT["server_caption"].format(samples=count(len(run.server_metrics))))
     if len(run.probes):
         caption.append(TEXT["probes_caption"])
     if summary["own_error"]["client_bound"]["windows"]:
@@ -54,79 +61,9 @@ def over_time(run: Run, summary: Mapping[str, Any]) -> Section:
     return Section("time", TEXT["over_time"], slot, {"time_line": made})
 
 
-def bursts(run: Run, summary: Mapping[str, Any]) -> Section:
-    """One row a burst, and all of them laid over each other."""
-    rows = summary["bursts"]
-    if not rows:
-        return Section("bursts", TEXT["bursts"], element("p", TEXT["no_bursts"]))
-    parts, figures = [_recovery_words(summary), sending_words(summary), _burst_table(summary)], {}
-    made = bursts_aligned(labelled(run, summary), burst_frame(summary), limit_of(summary, "ttft_s"))
-    if len(rows) > 1 and any(np.isfinite(line.y).sum() > 1 for line in made.data):
-        caption = TEXT["aligned_caption"]
-        if len(rows) > MOST_ALIGNED:
-            caption += " " + TEXT["first_only"].format(shown=MOST_ALIGNED, all=len(rows))
-        parts.append(figure("aligned", 380, caption, axis="yaxis"))
-        figures["aligned"] = made
-    return Section("bursts", TEXT["bursts"], join(parts), figures)
-
-
-def _recovery_words(summary: Mapping[str, Any]) -> Html:
-    recovery = summary["recovery"]
-    limits = sorted({burst["threshold_s"] for burst in summary["bursts"] if burst["threshold_s"] is not None})
-    words = [
-        TEXT[f"method_{method}"].format(
-            base=seconds(recovery["baseline_ttft_s"]), limit=seconds(limits[0]) if limits else UNKNOWN
-        )
-        for method in recovery["methods"]
-    ]
-    if recovery["censored"]:
-        words.append(TEXT["censored_words"].format(censored=recovery["censored"], all=recovery["n"]))
-    return element("p", " ".join(words), class_="reading")
-
-
-def _burst_table(summary: Mapping[str, Any]) -> Html:
-    """The first bursts at once, the others behind a click."""
-    closed = summary["load"] == "closed"
-    rows = [_burst_row(summary, burst, closed) for burst in summary["bursts"]]
-    first, others = rows[:FIRST_BURST_ROWS], rows[FIRST_BURST_ROWS:MOST_BURST_ROWS]
-    head = TEXT["bursts_head"].split("|") + [TEXT["bursts_users_head"]] * closed
-    numeric = range(2, len(head))
-    shown = table(head, first, numeric=numeric, caption=TEXT["bursts_caption"])
-    if not others:
-        return shown
-    caption = TEXT["other_bursts"].format(first=len(first) + 1, last=len(first) + len(others), all=len(rows))
-    more = table(head, others, numeric=numeric, caption=TEXT["bursts_caption"])
-    return join([shown, element("details", element("summary", caption), more)])
-
-
-def _burst_row(summary: Mapping[str, Any], burst: Mapping[str, Any], closed: bool) -> tuple[object, ...]:
-    """`closed` adds what was in flight of the users wanted, on average."""
-    when = TEXT["moment" if burst["start_s"] == burst["end_s"] else "span"]
-    seen = burst["in_flight"]
-    users = TEXT["of_users"].format(seen=plain(seen["in_flight_mean"]), users=plain(seen["users_mean"]))
-    return (
-        str(burst["index"] + 1),
-        when.format(start=plain(burst["start_s"]), end=plain(burst["end_s"])),
-        count(burst["requests"]),
-        TEXT["mostly_failed"] if burst["peak_failed"] else seconds(burst["peak_ttft_s"]),
-        seconds(burst["overshoot_s"]),
-        _recovery_cell(summary, burst),
-        _met(burst["attainment"]),
-        *([users] if closed else []),
-    )
-
-
-def _recovery_cell(summary: Mapping[str, Any], burst: Mapping[str, Any]) -> Html:
-    if burst["recovery_s"] is None:
-        note = TEXT["too_short_note" if burst["watched_too_short"] else "censored_note"]
-        return noted(recovery_text(burst), note.format(**watched(summary, burst)))
-    return noted(recovery_text(burst), TEXT["drain_note"] if burst["method"] == "drain" else "")
-
-
 def latency(run: Run, summary: Mapping[str, Any]) -> Section:
     """Distributions by phase, and the table of percentiles, successes only and failures as infinite."""
     load = labelled(run, summary)
-    succeeded = load[load["outcome"] == "succeeded"]
     lead = lead_metric(summary)
     first = dict.fromkeys((lead, "ttft_s", "tpot_s", "e2e_s"))
     others = [key for key in summary["metrics"] if key not in first]
@@ -136,18 +73,35 @@ def latency(run: Run, summary: Mapping[str, Any]) -> Section:
         _phase_table(load, (lead, "tpot_s", "e2e_s")) if summary["bursts"] else "",
         element("details", element("summary", TEXT["more_metrics"]), more),
     ]
-    if succeeded.empty:
+    if not (load["outcome"] == "succeeded").any():
         return Section("latency", TEXT["latency"], join([element("p", TEXT["no_success"]), *parts]))
+    shown = load.loc[decided(load), ["phase", "outcome", *dict.fromkeys((lead, "tpot_s", "e2e_s"))]]
     figures = {
-        "ttft": distribution(succeeded, lead, limit_of(summary, "ttft_s")),
-        "tpot": distribution(succeeded, "tpot_s", limit_of(summary, "tpot_s")),
+        "ttft": distribution(shown, lead, limit_of(summary, "ttft_s")),
+        "tpot": distribution(shown, "tpot_s", limit_of(summary, "tpot_s")),
+        "e2e": distribution(shown, "e2e_s", limit_of(summary, "e2e_s")),
     }
     figures = {key: made for key, made in figures.items() if made.data}
-    slots = (figure(key, 380, TEXT[f"{key}_ecdf_caption"]) for key in figures)
+    slots = (figure(key, 360, TEXT[f"{key}_ecdf_caption"]) for key in figures)
+    how = element("p", TEXT["ecdf_words"] + _lost_words(shown), class_="reading")
     words = element("p", TEXT["late_words"], class_="reading") if lead != "ttft_s" else ""
     return Section(
-        "latency", TEXT["latency"], join([words, element("div", *slots, class_="pair"), *parts]), figures
+        "latency",
+        TEXT["latency"],
+        join([words, how, element("div", *slots, class_="three"), *parts]),
+        figures,
     )
+
+
+def _lost_words(shown: pd.DataFrame) -> str:
+    """How many requests of each phase are missing from the curves; empty without any."""
+    lost = shown.loc[shown["outcome"] != "succeeded", "phase"].value_counts()
+    parts = [
+        TEXT["counted"].format(count=count(int(lost[phase])), what=TEXT[f"phase_{phase}"])
+        for phase in _in_reading_order(PHASES)
+        if phase in lost
+    ]
+    return " " + TEXT["curves_lost"].format(parts=", ".join(parts)) if parts else ""
 
 
 def _percentiles(summary: Mapping[str, Any], keys: Iterable[str], caption: str) -> Html:
@@ -261,10 +215,6 @@ def limit_of(summary: Mapping[str, Any], metric: str) -> float | None:
 
 def _in_reading_order(phases: tuple[str, ...]) -> list[str]:
     return sorted(phases, key=lambda name: name != "quiet")
-
-
-def _met(row: Mapping[str, Any] | None) -> str:
-    return UNKNOWN if row is None or known(row["ratio"]) is None else percent(row["ratio"])
 
 
 def _met_cells(row: Mapping[str, Any]) -> tuple[str, str, str]:

@@ -79,24 +79,55 @@ def windowed(at_s: Floats, values: Floats, width_s: float = WINDOW_S) -> Windows
     return Windows((np.arange(windows) + 0.5) * width_s, count, both[:, 0], both[:, 1])
 
 
+def band(x: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """The outline of the area between two lines, for a fill: one closed piece for each run of known values,
+    pieces parted by NaN. Empty where nothing is known."""
+    known = np.isfinite(low) & np.isfinite(high)
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], known, [False]]).astype(np.int8)))
+    xs: list[Floats] = []
+    ys: list[Floats] = []
+    gap = np.array([np.nan])
+    for first, end in zip(edges[::2], edges[1::2], strict=True):
+        part = slice(first, end)
+        xs += [x[part], x[part][::-1], gap]
+        ys += [low[part], high[part][::-1], gap]
+    return (np.concatenate(xs[:-1]), np.concatenate(ys[:-1])) if xs else (np.empty(0), np.empty(0))
+
+
 def thin_points(x: Floats, y: Floats, most: int) -> npt.NDArray[np.int64]:
-    """Indices, in order of `x`, of at most `most` points: of each slice of equally many points its lowest and
-    highest, its first and its middle one. The highest and lowest of all are therefore always among them."""
+    """Indices, in order of `x`, of at most `most` points that look like all of them.
+
+    Half of `most` are spent on the lowest and the highest of equally wide slices of `x` (a few pixels each),
+    the others on equally many points each, so that a burst keeps more of its own than a quiet hour: of each
+    of these again the lowest and the highest. The highest and lowest of all are always among them.
+    """
     order = np.argsort(x, kind="stable")
     if len(order) <= most:
         return order
-    kept: list[npt.NDArray[Any]] = []
-    for part in np.array_split(order, max(1, most // 4)):
-        heights = y[part]
-        kept.append(part[np.unique([0, len(part) // 2, int(np.argmin(heights)), int(np.argmax(heights))])])
-    return np.concatenate(kept)
+    xs, ys = x[order], y[order]
+    slices = max(1, most // 4)
+    span = float(xs[-1] - xs[0])
+    by_place = np.minimum(((xs - xs[0]) / span * slices).astype(np.int64), slices - 1) if span else xs * 0
+    by_number = np.arange(len(xs)) * slices // len(xs)
+    picked = [_extremes(np.asarray(part, dtype=np.int64), ys) for part in (by_place, by_number)]
+    return order[np.unique(np.concatenate(picked))]
+
+
+def _extremes(part: npt.NDArray[np.int64], values: Floats) -> npt.NDArray[np.int64]:
+    """Indices of the lowest and the highest value of each `part`; parts are in ascending order."""
+    by_value = np.lexsort((values, part))
+    starts = np.flatnonzero(np.diff(part[by_value], prepend=part[by_value[0]] - 1))
+    ends = np.append(starts[1:], len(part)) - 1
+    return np.concatenate([by_value[starts], by_value[ends]])
 
 
 def thin_steps(x: Floats, y: Floats, most: int) -> tuple[Floats, Floats]:
-    """A step line thinned to about `most` points, the extremes of every slice kept; `x` is in order."""
+    """A line thinned to about `most` points, its ends and the extremes of every slice kept; `x` is in
+    order."""
     if len(x) <= most:
         return x, y
-    kept = thin_points(x, y, most)
+    kept = thin_points(x, y, most - 2)
+    kept = np.unique(np.concatenate([[0], kept, [len(x) - 1]]))
     return x[kept], y[kept]
 
 

@@ -33,6 +33,7 @@ class Waits:
 
 def waits_of(load: pd.DataFrame) -> Waits:
     """The waits of Run.load; requests that were never sent say nothing about the server and are left out."""
+    load = load[["outcome", "ttft_s", "sent_at_s", "arrived_at_s", "ended_at_s"]]
     load = load[load["outcome"] != "not_sent"]
     ttft_s = load["ttft_s"].to_numpy(dtype=float)
     began_at_s = load["sent_at_s"].fillna(load["arrived_at_s"])

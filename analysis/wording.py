@@ -6,6 +6,7 @@ Heads of tables are one text, their columns parted by "|".
 from __future__ import annotations
 
 from analysis.wording_client import LOAD_GENERATOR_TEXT
+from analysis.wording_pictures import PICTURES_TEXT
 
 TEXT: dict[str, str] = {
     # the page
@@ -51,6 +52,7 @@ TEXT: dict[str, str] = {
     "peak_failed": "made at least half of the requests of its worst 2 s fail",
     "peak_unknown": "left no TTFT to judge it by",
     "hurt": "{raised} and hurt for {time} after it ended ({tail})",
+    "hurt_no_longer": "{raised}, but not beyond its end ({tail})",
     "drained": "{raised} and took {time} after it ended until its last request had an answer",
     "longer": "{raised} and hurt for more than {least} after it ended ({tail})",
     "unconfirmed": "{raised}; how long it hurt was not seen ({tail})",
@@ -83,7 +85,10 @@ TEXT: dict[str, str] = {
     "tile_ttft_bursts": "Median TTFT of all requests in bursts",
     "tile_from_schedule": ", from schedule",
     "tile_arrow": "{quiet} → {burst}",
-    "tile_p95": "p95 {quiet} → {burst}",
+    "tile_p95": "95 % intervals {quiet_interval} → {burst_interval}; p95 {quiet} → {burst}",
+    "tile_p50_p95": "95 % interval {interval}; p95 {p95}",
+    "tile_interval": "95 % interval {low} – {high}; ",
+    "more_reasons": "and {count} more, in the checks",
     "tile_tpot": "Median TPOT",
     "tile_recovery": "Median recovery time",
     "tile_drain": "Median drain time",
@@ -97,12 +102,12 @@ TEXT: dict[str, str] = {
     "of_sent": "{parts}; {sent} sent",
     # the time line
     "over_time": "Over time",
-    "time_line_caption": "Everything stands at the moment its request arrived, except in flight and "
-    "finished. "
-    "Shaded: bursts (orange) and what followed until TTFT was back (yellow, with its seconds) or, in purple, "
-    "was not seen to be back. The lines are over the requests that had a first token. Drag to zoom all rows, "
-    "double-click to go back.",
-    "thinned": "{shown} of {all} dots are drawn; the lowest and highest of every moment are among them.",
+    "time_line_caption": "Everything stands at the moment its request arrived, except in flight, finished "
+    "and the server's own. Shaded: bursts (orange) and, in the TTFT row, what followed until TTFT was back "
+    "(yellow, with its seconds) or, in purple, was not seen to be back. TTFT lines are over the requests "
+    "that had a first token. Drag across any row to zoom all of them.",
+    "thinned": "{shown} of {all} requests are drawn as dots; the lowest and highest of every moment are "
+    "among them, and the lines and bands are over all.",
     "probes_caption": "Probes (diamonds) are outside all figures of the load; recovery is judged by them "
     "where the load is silent.",
     "events_caption": "Dashed lines: events, listed below.",
@@ -160,19 +165,12 @@ TEXT: dict[str, str] = {
     "censored_words": "{censored} of {all} bursts are censored: the next burst or the end of the load "
     "came before "
     "recovery could be confirmed, so only a lower bound is known.",
-    "aligned_caption": "All bursts laid over each other from their start: median TTFT of 2 s windows by "
-    "arrival.",
-    "first_only": "The first {shown} of {all} are shown.",
-    "burst_number": "burst {number}",
     "axis_since_burst": "arrival, time since the burst's start (s)",
-    "axis_ttft_median": "median TTFT (s)",
     # latency
     "latency": "Latency",
     "late_words": "Requests were not sent to the millisecond, so TTFT counts from the scheduled moment here: "
     "our own lateness is in it.",
     "no_success": "No request succeeded, so there are no latencies.",
-    "ttft_ecdf_caption": "Time to first token: share of the succeeded requests at or below each value.",
-    "tpot_ecdf_caption": "Time per output token, likewise.",
     "axis_share": "share of requests (%)",
     "axis_ttft_s": "TTFT (s, log scale)",
     "axis_ttft_from_schedule_s": "TTFT from schedule (s, log scale)",
@@ -247,6 +245,7 @@ TEXT: dict[str, str] = {
     "limit_at_most": "≤ {limit}",
     "advice": "What next: {advice}.",
     **LOAD_GENERATOR_TEXT,
+    **PICTURES_TEXT,
     # settings
     "settings": "Settings",
     "settings_head": "setting|value",

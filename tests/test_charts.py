@@ -12,8 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis import series
-from analysis.charts import bursts_aligned, distribution
-from analysis.time_line import MOST_CLASSES, MOST_DOTS, time_line
+from analysis.burst_panels import MOST_PANELS, burst_panels, hardest
+from analysis.charts import distribution, log_seconds
+from analysis.load import SERVER_KINDS
+from analysis.time_line import MOST_CLASSES, time_line
+from analysis.ttft_row import MOST_DOTS
 from analysis.wording import TEXT
 
 PULSE = [[0.0, 1.0], [4.0, 1.0], [4.0, 5.0], [6.0, 5.0], [6.0, 1.0], [12.0, 1.0]]
@@ -44,7 +47,8 @@ def frame(*rows: dict[str, object]) -> pd.DataFrame:
 def bursts(*rows: tuple[float, float, float | None, float]) -> pd.DataFrame:
     """Bursts as (start, end, recovery or None, observed)."""
     columns = ["start_s", "end_s", "recovery_s", "observed_s"]
-    return pd.DataFrame(rows, columns=columns).assign(at_least_s=4.0).astype(float)
+    more = {"at_least_s": 4.0, "threshold_s": 0.3, "peak_ttft_s": 2.0}
+    return pd.DataFrame(rows, columns=columns).assign(**more).astype(float)
 
 
 def picture(requests: pd.DataFrame, **changes: object) -> go.Figure:
@@ -221,18 +225,115 @@ def test_an_ecdf_rises_to_one_and_keeps_both_ends(values: list[float]) -> None:
 def test_the_distribution_has_a_curve_for_each_phase_that_has_requests() -> None:
     requests = frame({"ttft_s": 0.3}, {"ttft_s": 0.1}, {"phase": "burst", "ttft_s": 2.0})
     figure = distribution(requests, "ttft_s", 1.0)
-    assert [line.name for line in figure.data] == ["quiet (n=2)", "in bursts (n=1)"]
+    assert [line.name for line in figure.data] == ["quiet: 100 % ≤ 1 s (n=2)", "in bursts: 0 % ≤ 1 s (n=1)"]
     np.testing.assert_allclose(figure.data[0].x, [0.1, 0.3], rtol=1e-6)
     np.testing.assert_allclose(figure.data[0].y, [0.5, 1.0])
+    assert [line.line.dash for line in figure.data] == ["solid", "dash"]
 
 
-def test_bursts_are_laid_over_each_other_from_their_start() -> None:
+def test_failures_are_what_a_curve_lacks_at_its_top() -> None:
+    lost = {"outcome": "failed", "failure_class": "http_503", "ttft_s": np.nan}
+    late = {"outcome": "failed", "failure_class": "stall", "ttft_s": 0.2}  # had begun to answer
+    figure = distribution(frame({"ttft_s": 0.1}, {"ttft_s": 0.3}, lost, late), "ttft_s", 0.2)
+    (curve,) = figure.data
+    np.testing.assert_allclose(curve.x, [0.1, 0.3], rtol=1e-6)
+    np.testing.assert_allclose(curve.y, [0.25, 0.5])
+    assert curve.name == "whole run: 25 % ≤ 200 ms (n=4)"
+
+
+def test_a_value_on_the_limit_is_within_it() -> None:
+    (curve,) = distribution(frame({"ttft_s": 0.2}), "ttft_s", 0.2).data
+    assert curve.name == "whole run: 100 % ≤ 200 ms (n=1)"
+
+
+def panel(figure: go.Figure, number: int) -> dict[str, go.Scatter]:
+    axis = "x" if number == 1 else f"x{number}"
+    return {line.name: line for line in figure.data if line.xaxis == axis}
+
+
+def test_each_burst_has_a_panel_that_begins_at_its_start() -> None:
     requests = frame(*({"arrived_at_s": at, "ttft_s": at} for at in (10.5, 12.5, 30.5, 32.5)))
-    figure = bursts_aligned(requests, bursts((10.0, 12.0, 2.0, 5.0), (30.0, 32.0, 2.0, 5.0)), None)
-    first, second = figure.data
-    assert [x for x, y in zip(first.x, first.y, strict=True) if y > 0] == [1.0, 3.0]
-    assert [x for x, y in zip(second.x, second.y, strict=True) if y > 0] == [1.0, 3.0]
-    np.testing.assert_allclose(second.y[~np.isnan(second.y)], [30.5, 32.5])
+    figure = burst_panels(requests, bursts((10.0, 12.0, 2.0, 5.0), (30.0, 32.0, None, 5.0)))
+    first, second = panel(figure, 1), panel(figure, 2)
+    for own, ttft_s in ((first, [10.5, 12.5]), (second, [30.5, 32.5])):
+        median = own[TEXT["panel_median"]]
+        assert [x for x, y in zip(median.x, median.y, strict=True) if y > 0] == [1.0, 3.0]
+        np.testing.assert_allclose(median.y[~np.isnan(median.y)], ttft_s)
+        np.testing.assert_allclose(own[TEXT["panel_dots"]].x, [0.5, 2.5])
+        both = own[TEXT["panel_all"]]
+        np.testing.assert_allclose(both.y[~np.isnan(both.y)], [20.5, 22.5])
+    titles = [note.text for note in figure.layout.annotations][:2]
+    assert titles[0].endswith("at 10 s: 2 s")
+    assert titles[1].endswith("at 30 s: > 4 s")
+    upright = [shape for shape in figure.layout.shapes if shape.type == "line" and shape.x0 == shape.x1]
+    assert [(shape.xref, shape.x0) for shape in upright] == [("x", 4.0)], "the second was not seen to recover"
+    levels = [shape.y0 for shape in figure.layout.shapes if shape.type == "line" and shape.y0 == shape.y1]
+    assert levels == [0.3, 0.3]
+
+
+def test_what_did_not_succeed_stands_above_the_panels_dots() -> None:
+    lost = {"arrived_at_s": 10.2, "outcome": "failed", "failure_class": "http_503", "ttft_s": np.nan}
+    requests = frame({"arrived_at_s": 10.5, "ttft_s": 2.0}, lost)
+    marks = panel(burst_panels(requests, bursts((10.0, 12.0, 2.0, 5.0))), 1)[TEXT["panel_lost"]]
+    np.testing.assert_allclose(marks.x, [0.2], rtol=1e-5)
+    assert marks.y[0] > 2.0
+
+
+def test_of_many_bursts_the_hardest_have_a_panel() -> None:
+    rows = [(20.0 * k, 20.0 * k + 2, 1.0 if k != 25 else 9.0, 10.0) for k in range(30)]
+    made = bursts(*rows)
+    made.loc[27, ["recovery_s", "at_least_s"]] = [np.nan, 12.0]
+    made.loc[7, "peak_ttft_s"] = 5.0
+    chosen = hardest(made)
+    assert len(chosen) == MOST_PANELS
+    assert {7, 25, 27} <= set(chosen.tolist())
+    assert (np.diff(chosen) > 0).all()
+
+
+def samples(**columns: list[float | None]) -> pd.DataFrame:
+    length = len(columns["at_s"])
+    made = pd.DataFrame({name: columns.get(name, [None] * length) for name in SERVER_KINDS})
+    return made.astype({name: "Int64" if kind is int else "float64" for name, kind in SERVER_KINDS.items()})
+
+
+def test_the_servers_rows_are_those_it_spoke_of() -> None:
+    queue = samples(at_s=[0, 1, 2], waiting=[0, 7, None], running=[1, 2, 3])
+    figure = picture(frame({}), server=queue)
+    assert [line.yaxis for line in figure.data if line.yaxis in ("y5", "y6")] == ["y5", "y5"]
+    assert list(trace(figure, TEXT["line_waiting"]).y) == [0, 7]
+    assert list(trace(figure, TEXT["line_running"]).x) == [0, 1, 2]
+    assert figure.layout.xaxis.anchor == "y5"
+    full = samples(at_s=[0, 1, 2], kv_cache_used_ratio=[0.1, 0.99, 0.5], preemptions_total=[0, 0, 4])
+    figure = picture(frame({}), server=full)
+    assert list(trace(figure, TEXT["line_kv"]).y) == pytest.approx([0.1, 0.99, 0.5])
+    marks = trace(figure, TEXT["dots_preempted"])
+    assert (list(marks.x), list(marks.customdata)) == ([2.0], [4])
+    assert not [
+        line for line in picture(frame({}), server=samples(at_s=[])).data if line.yaxis in ("y5", "y6")
+    ]
+
+
+@given(st.lists(st.booleans(), max_size=30))
+def test_a_band_has_a_closed_piece_for_each_run_of_known_values(known: list[bool]) -> None:
+    x = np.arange(len(known), dtype=float)
+    low = np.where(known, 1.0, np.nan)
+    xs, ys = series.band(x, low, 2 * low)
+    pieces = "".join("k" if one else " " for one in known).split()
+    assert int(np.isnan(xs).sum()) == max(0, len(pieces) - 1)
+    assert int(np.isfinite(xs).sum()) == 2 * sum(known)
+    assert np.isnan(xs).tolist() == np.isnan(ys).tolist()
+
+
+@pytest.mark.parametrize("span", [(0.01, 3.4), (0.2, 0.21), (1e-4, 600.0), (1.0, 1.0)])
+def test_a_log_axis_has_few_ticks_with_units_and_holds_its_span(span: tuple[float, float]) -> None:
+    made = log_seconds(*span, most=6)
+    low, high = (10 ** np.array(made["range"])).tolist()
+    assert low < span[0] <= span[1] < high
+    inside = [
+        text for tick, text in zip(made["tickvals"], made["ticktext"], strict=True) if low <= tick <= high
+    ]
+    assert 1 <= len(inside) <= 8
+    assert all(text.endswith("s") for text in inside)
 
 
 @pytest.mark.parametrize("span_s", [0.5, 1, 60, 600, 601, 86_400, 30 * 86_400])

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from analysis.load import SCHEDULE_KINDS, _whole_lines, load_run
 from runlog.folder import RunFolderError
 from runlog.record import COLUMN_KINDS, COLUMNS
+from runlog.server_samples import SERVER_METRICS_CSV, SampleWriter, ServerSample
 from shapes.schedule import COLUMNS as SCHEDULE_COLUMNS
 from tests.run_folders import answered, cancelled, failed, not_sent, write_run
 
@@ -28,7 +29,8 @@ def test_columns_have_their_kinds_and_unknown_is_missing(tmp_path: Path) -> None
     assert list(run.requests.columns[: len(COLUMNS)]) == list(COLUMNS)
     kinds = {int: "Int64", float: "float64", str: "str"}
     assert {name: str(run.requests[name].dtype) for name in COLUMNS} == {
-        name: kinds[kind] for name, kind in COLUMN_KINDS.items()
+        **{name: kinds[kind] for name, kind in COLUMN_KINDS.items()},
+        "outcome": "category",
     }
     assert run.requests["output_tokens"].isna().tolist() == [False, True]
     assert run.schedule["at_s"].tolist() == [1.0, 2.0]
@@ -181,3 +183,24 @@ def test_a_hundred_thousand_rows(tmp_path: Path) -> None:
     run = load_run(folder)
     assert len(run.requests) == 100_000
     assert time.process_time() - began < 10, "loading is by columns, not by rows"
+
+
+def test_the_servers_own_figures_are_read_when_asked_for_and_never_stop_a_report(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, [answered(0, 1.0)])
+    assert load_run(folder).server_metrics.empty
+    path = folder / SERVER_METRICS_CSV
+    with SampleWriter(folder) as samples:
+        samples.append(ServerSample(1.0, running=2, waiting=None, kv_cache_used_ratio=0.5))
+        samples.append(ServerSample(0.0, running=1, waiting=3))
+    found = load_run(folder).server_metrics
+    assert found["at_s"].tolist() == [0.0, 1.0]
+    assert found["waiting"].isna().tolist() == [False, True]
+    assert found["kv_cache_used_ratio"].isna().tolist() == [True, False]
+    path.write_text(path.read_text(encoding="utf-8") + "2.0,5", encoding="utf-8")
+    run = load_run(folder)
+    assert (len(run.server_metrics), len(run.notices)) == (2, 1)
+    assert "cut short" in run.notices[0]
+    path.write_text("at_s,running\n1.0,many\n", encoding="utf-8")
+    run = load_run(folder)
+    assert run.server_metrics.empty
+    assert "the server's own figures are left out" in run.notices[0]

@@ -15,7 +15,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from analysis.answer import five_numbers, sentence
+from analysis.answer import sentence
 from analysis.load import Run, load_run
 from analysis.numbers import percent, plain, seconds
 from analysis.page import Html, Section, element, figure, safe
@@ -24,6 +24,7 @@ from analysis.report import SECTIONS, write_report
 from analysis.sections_detail import mask, repeatable
 from analysis.summary import summarize
 from analysis.table import side_by_side
+from analysis.tiles import five_numbers
 from analysis.wording import TEXT
 from runlog.folder import REPORT_HTML, WorkerInfo
 from runlog.record import RequestRecord
@@ -215,7 +216,7 @@ def test_every_section_is_there_on_every_run(any_run: tuple[str, Run, dict[str, 
     assert page.sections == [section.key for section in made_]
     assert len(set(page.sections)) == len(SECTIONS) - ("levels" not in page.sections)
     anchors = {attributes.get("href") for tag, attributes in page.tags if tag == "a"}
-    assert anchors == {f"#{key}" for key in page.sections}
+    assert anchors == {"#main", *(f"#{key}" for key in page.sections)}
 
 
 def test_unknown_is_never_printed_as_a_number_or_a_null(
@@ -304,7 +305,8 @@ def test_figures_of_the_page_are_those_of_the_records(tmp_path: Path) -> None:
     tiles = {label: (value, note) for label, value, note in five_numbers(run, summary)}
     met = ((load["outcome"] == "succeeded") & (load["ttft_s"] <= 1)).sum()
     assert tiles["SLO attainment"][0] == percent(met / len(load))
-    assert tiles["Failed or rejected"] == (percent(lost / len(load)), f"{lost} failed; {len(load)} sent")
+    lost_words = f"95 % interval 10.9 % – 18.4 %; {lost} failed; {len(load)} sent"  # Wilson, 48 of 336
+    assert tiles["Failed or rejected"] == (percent(lost / len(load)), lost_words)
     assert tiles["Median TTFT of all requests, quiet → in bursts"][0] == "100 ms → 2 s"
     assert summary["bursts"][0]["recovery_s"] == 4.0
     assert page.text.count("\n4 s\n") >= 2

@@ -72,7 +72,7 @@ def served(load: Sequence[tuple[float, int, int]], jitter: float) -> list[Reques
 
     async def serve() -> None:
         of = engine(jitter)
-        steps = StepLoop(of, Metrics(of, "m"), Faults(), clock(), clock)
+        steps = StepLoop(of, Metrics(of, "m", 8192), Faults(), clock(), clock)
         stepping = asyncio.create_task(steps.run())
         ends = []
         for gap_s, prompt, output in load:
