@@ -29,6 +29,7 @@ from runlog.folder import (
     read_run_info,
 )
 from runlog.record import COLUMN_KINDS, OUTCOMES, OUTSIDE_THE_LOAD, PROBE, WARMUP
+from runlog.server_samples import SAMPLE_KINDS, SERVER_METRICS_CSV
 
 SCHEDULE_KINDS: dict[str, type] = {
     "arrival": int,
@@ -57,7 +58,8 @@ class Run:
 
     `requests` has the columns of runlog.record plus those of `derive`; floats are seconds (NaN = unknown),
     whole numbers are nullable Int64, texts are str. `schedule` has SCHEDULE_KINDS' columns, `events`
-    EVENT_KINDS', `client_load` CLIENT_LOAD_KINDS' (no rows in a folder without it).
+    EVENT_KINDS', `client_load` CLIENT_LOAD_KINDS' and `server_samples` SAMPLE_KINDS' (no rows in a folder
+    without the file).
     """
 
     folder: Path
@@ -66,6 +68,7 @@ class Run:
     schedule: pd.DataFrame
     events: pd.DataFrame
     client_load: pd.DataFrame
+    server_samples: pd.DataFrame
     notices: list[str] = field(default_factory=list)
 
     @cached_property
@@ -148,8 +151,9 @@ def load_run(folder: Path | str) -> Run:
     )
     events = _read_optional(folder / EVENTS_CSV, EVENT_KINDS, notices)
     client_load = _read_optional(folder / CLIENT_LOAD_CSV, CLIENT_LOAD_KINDS, notices)
+    server_samples = _read_optional(folder / SERVER_METRICS_CSV, SAMPLE_KINDS, notices)
     _notice_gaps(folder, requests, notices)
-    return Run(folder, info, derive(requests), schedule, events, client_load, notices)
+    return Run(folder, info, derive(requests), schedule, events, client_load, server_samples, notices)
 
 
 def derive(requests: pd.DataFrame) -> pd.DataFrame:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from analysis.load import SCHEDULE_KINDS, _whole_lines, load_run
 from runlog.folder import RunFolderError
 from runlog.record import COLUMN_KINDS, COLUMNS
+from runlog.server_samples import SAMPLE_COLUMNS, SampleWriter, ServerSample
 from shapes.schedule import COLUMNS as SCHEDULE_COLUMNS
 from tests.run_folders import answered, cancelled, failed, not_sent, write_run
 
@@ -181,3 +182,16 @@ def test_a_hundred_thousand_rows(tmp_path: Path) -> None:
     run = load_run(folder)
     assert len(run.requests) == 100_000
     assert time.process_time() - began < 10, "loading is by columns, not by rows"
+
+
+def test_server_samples_are_read_with_what_they_leave_unknown(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, [answered(0, 1.0)])
+    assert load_run(folder).server_samples.empty
+    with SampleWriter(folder) as samples:
+        samples.append(ServerSample(0.0, running=2, waiting=0, kv_cache_used_ratio=0.25))
+        samples.append(ServerSample(1.0, running=3, preemptions_total=4))
+    read = load_run(folder).server_samples
+    assert tuple(read.columns) == SAMPLE_COLUMNS
+    assert read["running"].tolist() == [2, 3]
+    assert read["waiting"].isna().tolist() == [False, True]
+    assert read["kv_cache_used_ratio"].dropna().tolist() == [0.25]
