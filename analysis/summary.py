@@ -18,6 +18,8 @@ import pandas as pd
 
 from analysis import accounts
 from analysis.burstiness import burstiness
+from analysis.causes import facts_of
+from analysis.diagnosis import diagnosed
 from analysis.lengths import lengths
 from analysis.levels import levels
 from analysis.load import Run
@@ -106,6 +108,7 @@ def summarize(run: Run, slo_text: str | None = None) -> dict[str, Any]:
             "tokens": accounts.tokens(load),
             "lengths": lengths(load),
             "own_error": own_error(evidence),
+            "diagnosis": diagnosed(facts_of(evidence, phase, slo, joint)),
         }
     )
     return summary
