@@ -16,6 +16,7 @@ from analysis.numbers import UNKNOWN, count, known, percent, plain, seconds
 from analysis.page import Html, element, join
 from analysis.phased import lead_metric, ttft_by_phase
 from analysis.recovery import HOLD_S
+from analysis.sections_diagnosis import why
 from analysis.wording import OUTCOME, TEXT
 
 VERDICT_CLASS = {"VALID": "good", "DEGRADED": "warn", "INVALID": "bad"}
@@ -39,6 +40,7 @@ def header(run: Run, summary: Mapping[str, Any]) -> Html:
             element("p", what, class_="run"),
             element("h1", info.name or info.run_id, " ", *badges),
             element("p", sentence(run, summary), class_="answer"),
+            *why(summary),
             *_aside(summary),
             *_against(summary),
             element("dl", *(_tile(*row) for row in five_numbers(run, summary)), class_="tiles"),

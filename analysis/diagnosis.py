@@ -336,12 +336,14 @@ def diagnose(facts: Facts) -> list[Finding]:
 def diagnosed(facts: Facts) -> dict[str, Any]:
     """The summary's part; docs/run_folder.md describes each key."""
     findings = diagnose(facts)
+    words, first = told(facts, findings)
     return {
         "judged_by": facts.judged_by,
         "harmed": facts.harmed,
         "of": facts.of,
         "server_samples": facts.server.samples if facts.server else 0,
-        "told": told(facts, findings),
+        "told": words,
+        "try": first,
         "findings": [
             {
                 "key": row.key,
@@ -358,17 +360,19 @@ def diagnosed(facts: Facts) -> dict[str, Any]:
     }
 
 
-def told(facts: Facts, findings: list[Finding]) -> str:
-    """The strongest finding and the first thing to try, in one line; or that there is nothing to say."""
+def told(facts: Facts, findings: list[Finding]) -> tuple[str, str | None]:
+    """What to say first, in one line, and the first thing to try; the latter None where nothing is known."""
     text = DIAGNOSIS_TEXT
     first = next((row for row in findings if row.key != "unexplained"), None)
     if first is not None and (facts.harmed == 0 or first.key == "client" or first.explains.requests):
-        strength = text[f"told_strength_{first.strength}"]
-        return text["told"].format(sentence=first.sentence, strength=strength, first=first.tries[0])
+        words = text["told_evidence" if first.evidence else "told"]
+        strength = text[f"told_{first.strength}"]
+        evidence = first.evidence[0] if first.evidence else ""
+        return words.format(sentence=first.sentence, strength=strength, evidence=evidence), first.tries[0]
     if not facts.harmed:
-        return text["told_nothing"]
+        return text["told_nothing"], None
     words = text["told_no_cause"].format(harmed=facts.harmed, of=facts.of)
-    return words if facts.server else words + text["told_no_cause_server"]
+    return words, None if facts.server else text["try_server_metrics"]
 
 
 def _finding(row: Diagnosis, seen: Seen, explains: Explained) -> Finding:

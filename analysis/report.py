@@ -10,13 +10,21 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from analysis import sections_client, sections_detail, sections_lengths, sections_load, sections_main
+from analysis import (
+    sections_client,
+    sections_detail,
+    sections_diagnosis,
+    sections_lengths,
+    sections_load,
+    sections_main,
+)
 from analysis.answer import header
 from analysis.load import Run
 from analysis.page import Section, page
 from runlog.folder import REPORT_HTML, write_text_atomically
 
 SECTIONS: tuple[Callable[[Run, Mapping[str, Any]], Section | None], ...] = (
+    sections_diagnosis.diagnosis,
     sections_main.over_time,
     sections_load.levels,
     sections_main.bursts,

@@ -93,8 +93,8 @@ DIAGNOSIS_WORDS: dict[str, Words] = {
     "kv_cache": Words(
         "the KV cache was too small: requests waited for memory or were set aside in mid-answer",
         (
-            "KV cache {kv_peak_ratio} full at its peak, short in {full_kv_ratio} of the samples with a queue",
-            "{preemptions} preemptions",
+            "it was {kv_peak_ratio} full at its peak, {preemptions} preemptions",
+            "it was short in {full_kv_ratio} of the samples with a queue",
             "those who waited for memory did so for {memory_waited_p50_s} (median)",
             _WAITING,
         ),
@@ -256,11 +256,9 @@ DIAGNOSIS_TEXT: dict[str, str] = {
     "crowded_phases": "in bursts",
     "calm_in_flight": "with few in flight",
     "crowded_in_flight": "with most in flight",
-    "diagnosis_head": "what happened|how sure|harm it explains|try next",
-    "diagnosis_caption": "The load generator stands first where it was at fault, since nothing else can be "
-    "trusted before that is mended; then causes by the share of the harmed requests that show their "
-    "evidence. "
-    "A request can show several.",
+    "diagnosis_head": "what happened|how sure|harm explained|try next",
+    "diagnosis_caption": "By the share of the harmed requests that show the evidence; one can show several. "
+    "The load generator comes first where it was at fault.",
     "harm_slo": "{harmed} of {of} requests missed the SLO.",
     "harm_calm": "{harmed} of {of} requests were harmed: failed, or clearly slower than the run's own "
     "quickest "
@@ -270,12 +268,14 @@ DIAGNOSIS_TEXT: dict[str, str] = {
     "no_server_samples": "The server's own metrics were not recorded (no server_metrics.csv): queue, "
     "batch and "
     "KV cache are judged by the requests alone.",
-    "told": "{sentence}{strength}. Try: {first}",
-    "told_strength_likely": " (likely)",
-    "told_strength_hint": " (a hint)",
-    "told_strength_strong": "",
+    "told": "{strength}{sentence}",
+    "told_evidence": "{strength}{sentence} ({evidence})",
+    "told_strong": "",
+    "told_likely": "likely, ",
+    "told_hint": "perhaps, ",
     "told_nothing": "nothing stood in the way: no request was harmed",
-    "told_no_cause": "{harmed} of {of} requests were harmed and no cause shows in the records",
-    "told_no_cause_server": "; record the server's metrics to see its queue and KV cache",
+    "told_no_cause": "{harmed} of {of} requests were harmed, and no cause known here shows in the records",
+    "try_server_metrics": "record the server's own metrics, so that its queue and KV cache can be seen",
     "why": "Why:",
+    "try": "Try:",
 }
