@@ -123,7 +123,7 @@ def _explained(mask: np.ndarray, found: Harm) -> Explained:
 def _client_late(evidence: Evidence) -> np.ndarray:
     """Requests sent late, or under way while their worker was the bottleneck."""
     load = evidence.run.load
-    late: np.ndarray = (load["send_lag_s"] > ON_TIME_S).to_numpy(dtype=bool)
+    late: np.ndarray = (load["send_lag_s"] > ON_TIME_S).to_numpy(dtype=bool, copy=True)
     sent_s, ended_s = (load[name].to_numpy(dtype=float) for name in ("sent_at_s", "ended_at_s"))
     worker = load["worker"].to_numpy(dtype=float, na_value=np.nan)
     for row in evidence.bound:

@@ -23,6 +23,7 @@ from analysis.diagnosis import diagnosed
 from analysis.lengths import lengths
 from analysis.levels import levels
 from analysis.load import Run
+from analysis.masking import error_kinds, error_texts
 from analysis.metrics import METRICS, Distribution, adjusted_values_of, distribution, values_of
 from analysis.own_error import burst_sending, own_error
 from analysis.phases import PHASES, Window, burst_windows, inside, label_phases
@@ -60,7 +61,7 @@ def summarize(run: Run, slo_text: str | None = None) -> dict[str, Any]:
     judged = _slo(run, slo, joint, phase, bursts) if slo and joint else None
     outcome, reasons = verdict(checks)
     info, lead_ttft = run.info, _lead_ttft(run, checks)
-    occupancy = Occupancy(run)
+    occupancy, kinds = Occupancy(run), error_kinds(load)
     summary: dict[str, Any] = plain(
         {
             "format_version": SUMMARY_VERSION,
@@ -103,7 +104,8 @@ def summarize(run: Run, slo_text: str | None = None) -> dict[str, Any]:
             "recovery": _recovery(recovered),
             "burstiness": _burstiness(run),
             "checks": [asdict(row) for row in checks],
-            "failures": accounts.failures(load),
+            "failures": accounts.failures(load, kinds),
+            "error_texts": error_texts(kinds),
             "finish_reasons": accounts.value_counts(load["finish_reason"]),
             "tokens": accounts.tokens(load),
             "lengths": lengths(load),
