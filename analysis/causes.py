@@ -46,7 +46,7 @@ def facts_of(evidence: Evidence, phase: np.ndarray, slo: Slo | None, joint: Judg
     """The evidence of one run. `phase`: of each request of its load; `joint`: slo.judge by all limits."""
     run = evidence.run
     load = run.load
-    samples = ServerSamples(run.server_samples)
+    samples = ServerSamples(run.server_metrics)
     parts = time_parts(run, samples)
     stood = pauses(run)
     found = harm(run, parts, slo, joint)

@@ -28,7 +28,7 @@ WHOLE = ("e2e_s", "e2e_from_schedule_s", "normalized_latency_s")
 @dataclass(frozen=True, eq=False)
 class Harm:
     """Arrays aligned with Run.load. `harmed` of the `of` decided; `late_first`: because its first token was
-    late; `slow_steps`: because its tokens came slowly; `lost`: because it did not succeed."""
+    late once it was sent; `slow_steps`: because its tokens came slowly; `lost`: because it did not succeed."""
 
     judged_by: Literal["slo", "calm"]
     of: int
@@ -65,7 +65,7 @@ def harm(run: Run, parts: TimeParts, slo: Slo | None, joint: Judged | None) -> H
     for limit in slo.attained_by:
         missed = _missed(run, limit, wait_s)
         if limit.metric.key in FIRST_TOKEN:
-            late |= missed
+            late |= missed & (waited | (wait_s > limit.limit_s))
         elif limit.metric.key in WHOLE:
             late |= missed & waited
             slow |= missed & slowed

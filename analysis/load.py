@@ -29,7 +29,7 @@ from runlog.folder import (
     read_run_info,
 )
 from runlog.record import COLUMN_KINDS, OUTCOMES, OUTSIDE_THE_LOAD, PROBE, WARMUP
-from runlog.server_samples import SAMPLE_KINDS, SERVER_METRICS_CSV
+from runlog.server_samples import SAMPLE_COLUMNS, SERVER_METRICS_CSV
 
 SCHEDULE_KINDS: dict[str, type] = {
     "arrival": int,
@@ -47,6 +47,11 @@ EVENT_KINDS: dict[str, type] = {
     "at_s": float,
     "worker": int,
 }
+SERVER_KINDS: dict[str, type] = {
+    **dict.fromkeys(SAMPLE_COLUMNS, int),
+    "at_s": float,
+    "kv_cache_used_ratio": float,
+}
 _RESOLUTION_DIGITS = 9
 """Derived times are rounded to a nanosecond: the stamps have microseconds, what is beyond is float noise, and
 a value that lies on a limit must compare as equal to it."""
@@ -58,8 +63,7 @@ class Run:
 
     `requests` has the columns of runlog.record plus those of `derive`; floats are seconds (NaN = unknown),
     whole numbers are nullable Int64, texts are str. `schedule` has SCHEDULE_KINDS' columns, `events`
-    EVENT_KINDS', `client_load` CLIENT_LOAD_KINDS' and `server_samples` SAMPLE_KINDS' (no rows in a folder
-    without the file).
+    EVENT_KINDS', `client_load` CLIENT_LOAD_KINDS' (no rows in a folder without it).
     """
 
     folder: Path
@@ -68,7 +72,6 @@ class Run:
     schedule: pd.DataFrame
     events: pd.DataFrame
     client_load: pd.DataFrame
-    server_samples: pd.DataFrame
     notices: list[str] = field(default_factory=list)
 
     @cached_property
@@ -93,6 +96,21 @@ class Run:
     def warmups(self) -> int:
         """How many requests warmed up the server before the start."""
         return len(self._outside(WARMUP))
+
+    @cached_property
+    def server_metrics(self) -> pd.DataFrame:
+        """What the server said of itself, by time: SERVER_KINDS' columns, no rows where nothing is known.
+
+        Read when first asked for. A file that is cut short or cannot be read is a notice, never an error: no
+        figure of the run rests on it.
+        """
+        path = self.folder / SERVER_METRICS_CSV
+        try:
+            found = _read_optional(path, SERVER_KINDS, self.notices)
+        except RunFolderError as error:
+            self.notices.append(f"the server's own figures are left out: {error}")
+            found = _no_rows(SERVER_KINDS)
+        return found[found["at_s"].notna()].sort_values("at_s", kind="stable", ignore_index=True)
 
     @property
     def closed(self) -> bool:
@@ -151,9 +169,8 @@ def load_run(folder: Path | str) -> Run:
     )
     events = _read_optional(folder / EVENTS_CSV, EVENT_KINDS, notices)
     client_load = _read_optional(folder / CLIENT_LOAD_CSV, CLIENT_LOAD_KINDS, notices)
-    server_samples = _read_optional(folder / SERVER_METRICS_CSV, SAMPLE_KINDS, notices)
     _notice_gaps(folder, requests, notices)
-    return Run(folder, info, derive(requests), schedule, events, client_load, server_samples, notices)
+    return Run(folder, info, derive(requests), schedule, events, client_load, notices)
 
 
 def derive(requests: pd.DataFrame) -> pd.DataFrame:
@@ -209,7 +226,7 @@ def _read_optional(
     if not path.exists():
         if missing:
             notices.append(f"there is no {path.name}: {missing}")
-        return _with_kinds(pd.DataFrame(columns=list(kinds), dtype="str"), kinds)
+        return _no_rows(kinds)
     table, cut = _read_table(path, kinds, required=())
     if cut:
         notices.append(f"the last line of {path.name} was cut short and left out")
@@ -229,7 +246,7 @@ def _read_table(
         raise RunFolderError(f"{path} cannot be read: {error}") from error
     whole = _whole_lines(data)
     if not whole.strip():
-        return _with_kinds(pd.DataFrame(columns=list(kinds), dtype="str"), kinds), bool(data)
+        return _no_rows(kinds), bool(data)
     try:
         table = pd.read_csv(
             io.BytesIO(whole),
@@ -256,6 +273,10 @@ def _whole_lines(data: bytes) -> bytes:
     while end >= 0 and data.count(b'"', 0, end) % 2:
         end = data.rfind(b"\n", 0, end)
     return data[: end + 1]
+
+
+def _no_rows(kinds: Mapping[str, type]) -> pd.DataFrame:
+    return _with_kinds(pd.DataFrame(columns=list(kinds), dtype="str"), kinds)
 
 
 def _with_kinds(table: pd.DataFrame, kinds: Mapping[str, type]) -> pd.DataFrame:

@@ -201,11 +201,7 @@ DIAGNOSIS_WORDS: dict[str, Words] = {
     "stale": Words(
         "kept connections turned out closed when they were used again",
         ("{sent_again} requests went again over a new connection, {stale} were lost",),
-        (
-            "set the server's or proxy's keep-alive time longer than the pauses between bursts, or "
-            "--keep-alive of "
-            "the load shorter",
-        ),
+        ("let the server or proxy keep idle connections open for longer than the pauses between bursts",),
     ),
     "lumps": Words(
         "tokens came in lumps, {tiny_gap_ratio} of the chunk gaps are below 0.1 ms",

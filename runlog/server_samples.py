@@ -31,8 +31,6 @@ class ServerSample:
 
 SAMPLE_COLUMNS: tuple[str, ...] = tuple(item.name for item in fields(ServerSample))
 _FLOATS = ("at_s", "kv_cache_used_ratio")
-SAMPLE_KINDS: dict[str, type] = {name: float if name in _FLOATS else int for name in SAMPLE_COLUMNS}
-"""Each column's type."""
 
 
 class SampleWriter:

@@ -186,11 +186,11 @@ def test_a_hundred_thousand_rows(tmp_path: Path) -> None:
 
 def test_server_samples_are_read_with_what_they_leave_unknown(tmp_path: Path) -> None:
     folder = write_run(tmp_path, [answered(0, 1.0)])
-    assert load_run(folder).server_samples.empty
+    assert load_run(folder).server_metrics.empty
     with SampleWriter(folder) as samples:
         samples.append(ServerSample(0.0, running=2, waiting=0, kv_cache_used_ratio=0.25))
         samples.append(ServerSample(1.0, running=3, preemptions_total=4))
-    read = load_run(folder).server_samples
+    read = load_run(folder).server_metrics
     assert tuple(read.columns) == SAMPLE_COLUMNS
     assert read["running"].tolist() == [2, 3]
     assert read["waiting"].isna().tolist() == [False, True]
