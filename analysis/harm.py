@@ -28,7 +28,7 @@ WHOLE = ("e2e_s", "e2e_from_schedule_s", "normalized_latency_s")
 @dataclass(frozen=True, eq=False)
 class Harm:
     """Arrays aligned with Run.load. `harmed` of the `of` decided; `late_first`: because its first token was
-    late once it was sent; `slow_steps`: because its tokens came slowly; `lost`: because it did not succeed."""
+    late after it was sent; `slow_steps`: because its tokens came slowly; `lost`: it did not succeed."""
 
     judged_by: Literal["slo", "calm"]
     of: int
