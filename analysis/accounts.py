@@ -7,11 +7,10 @@ from typing import Any
 import pandas as pd
 
 from analysis.load import Run
+from analysis.masking import shortened
 from analysis.trust import recorded_twice
 from runlog.failures import failure_class
 from runlog.record import OUTCOMES
-
-LONGEST_EXAMPLE = 200
 
 
 def counts(run: Run) -> dict[str, int]:
@@ -64,11 +63,14 @@ def error_ratio(load: pd.DataFrame) -> float | None:
     return errors / ended if ended else None
 
 
-def failures(load: pd.DataFrame) -> list[dict[str, Any]]:
-    """Failure classes, the commonest first, with one shortened error text each."""
+def failures(load: pd.DataFrame, kinds: pd.DataFrame) -> list[dict[str, Any]]:
+    """Failure classes, the commonest first, with an example of the commonest kind of error text each.
+
+    `kinds` is masking.error_kinds of the load.
+    """
     rows = []
     for name, group in load[load["failure_class"].notna()].groupby("failure_class", sort=True):
-        errors = group["error"].dropna()
+        mine = kinds[kinds["failure_class"] == name]
         try:
             known = failure_class(str(name))
             whose, meaning = known.whose, known.meaning
@@ -81,7 +83,8 @@ def failures(load: pd.DataFrame) -> list[dict[str, Any]]:
                 "meaning": meaning,
                 "count": len(group),
                 "share": len(group) / len(load),
-                "example": str(errors.iloc[0])[:LONGEST_EXAMPLE] if len(errors) else None,
+                "kinds": len(mine),
+                "example": shortened(str(mine["example"].iloc[0])) if len(mine) else None,
             }
         )
     return sorted(rows, key=lambda row: -row["count"])

@@ -15,6 +15,7 @@ from analysis.numbers import UNKNOWN, count, known, percent, plain, seconds
 from analysis.page import Html, element, join
 from analysis.phased import lead_metric
 from analysis.recovery import HOLD_S
+from analysis.sections_diagnosis import why
 from analysis.tiles import five_numbers, least_median_s, quantile_text, recovered_words, tile
 from analysis.wording import TEXT
 
@@ -43,6 +44,7 @@ def header(run: Run, summary: Mapping[str, Any]) -> Html:
             element("p", what, class_="run"),
             element("h1", info.name or info.run_id, " ", *badges),
             element("p", sentence(run, summary), class_="answer"),
+            *why(summary),
             *_aside(summary),
             *_verdict_reasons(summary),
             element("dl", *(tile(*row) for row in five_numbers(run, summary)), class_="tiles"),

@@ -14,6 +14,7 @@ from analysis import (
     sections_bursts,
     sections_client,
     sections_detail,
+    sections_diagnosis,
     sections_lengths,
     sections_load,
     sections_main,
@@ -24,6 +25,7 @@ from analysis.page import Section, page
 from runlog.folder import REPORT_HTML, write_text_atomically
 
 SECTIONS: tuple[Callable[[Run, Mapping[str, Any]], Section | None], ...] = (
+    sections_diagnosis.diagnosis,
     sections_main.over_time,
     sections_load.levels,
     sections_bursts.bursts,

@@ -18,14 +18,10 @@ from analysis.page import Html, Section, copyable, element, join, noted, table
 from analysis.terms import TERMS
 from analysis.wording import OUTCOME, TEXT, WHOSE
 
-MOST_TEXTS = 50
 MOST_SLOW = 10
 LONGEST_TEXT = 300
 
 _SECRET_OPTION = re.compile(r"(?i)api[-_]?key|secret|password|authorization|bearer")
-_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
-_HEXADECIMAL = re.compile(r"\b(?=[0-9a-fA-F-]*\d)[0-9a-fA-F]{6,}(?:-[0-9a-fA-F]{2,})*\b")
-_NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 
 
 def failures(run: Run, summary: Mapping[str, Any]) -> Section:
@@ -49,39 +45,21 @@ def failures(run: Run, summary: Mapping[str, Any]) -> Section:
         wide=(4,),
         caption=TEXT["failures_caption"],
     )
-    return Section("failures", TEXT["failures"], join([by_class, _by_text(run.load)]))
+    return Section("failures", TEXT["failures"], join([by_class, _by_text(summary["error_texts"])]))
 
 
-def _by_text(load: pd.DataFrame) -> Html:
+def _by_text(found: Mapping[str, Any]) -> Html:
     """Error texts that differ only in ids and numbers are one row; the most frequent, and the rest as one."""
-    failed = load[(load["outcome"] != "succeeded") & load["error"].notna()]
-    if failed.empty:
-        return Html("")
-    texts = failed["error"].value_counts()
-    masked = pd.Series([mask(text) for text in texts.index], index=texts.index)
-    groups = pd.DataFrame({"masked": masked, "count": texts, "example": texts.index})
-    found = groups.groupby("masked", sort=False).agg(count=("count", "sum"), example=("example", "first"))
-    found = found.sort_values("count", ascending=False, kind="stable")
-    shown, rest = found.head(MOST_TEXTS), found.iloc[MOST_TEXTS:]
-    rows = [
-        (count(row.count_), _shortened(row.example))
-        for row in shown.rename(columns={"count": "count_"}).itertuples()
+    rows: list[tuple[object, ...]] = [
+        (count(row["count"]), row["class"], row["example"]) for row in found["groups"]
     ]
-    if len(rest):
-        rows.append((count(rest["count"].sum()), TEXT["other_texts"].format(kinds=count(len(rest)))))
-    return join(
-        [
-            element("h3", TEXT["texts"]),
-            table(
-                TEXT["texts_head"].split("|"), rows, numeric=(0,), wide=(1,), caption=TEXT["texts_caption"]
-            ),
-        ]
-    )
-
-
-def mask(text: str) -> str:
-    """An error text without what differs from request to request: quoted parts, ids and numbers."""
-    return _NUMBER.sub("#", _HEXADECIMAL.sub("#", _QUOTED.sub("'…'", text)))
+    if not rows:
+        return Html("")
+    if found["other_kinds"]:
+        others = TEXT["other_texts"].format(kinds=count(found["other_kinds"]))
+        rows.append((count(found["other_count"]), "", others))
+    made = table(TEXT["texts_head"].split("|"), rows, numeric=(0,), wide=(2,), caption=TEXT["texts_caption"])
+    return join([element("h3", TEXT["texts"]), made])
 
 
 def slowest(run: Run, summary: Mapping[str, Any]) -> Section:

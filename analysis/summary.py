@@ -18,9 +18,12 @@ import pandas as pd
 
 from analysis import accounts
 from analysis.burst_streams import run_streams
+from analysis.causes import facts_of
+from analysis.diagnosis import diagnosed
 from analysis.lengths import lengths
 from analysis.levels import levels
 from analysis.load import Run
+from analysis.masking import error_kinds, error_texts
 from analysis.metrics import METRICS, Distribution, adjusted_values_of, distribution, values_of
 from analysis.own_error import burst_sending, own_error
 from analysis.phases import PHASES, Window, burst_windows, inside, label_phases
@@ -58,7 +61,7 @@ def summarize(run: Run, slo_text: str | None = None) -> dict[str, Any]:
     judged = _slo(run, slo, joint, phase, bursts) if slo and joint else None
     outcome, reasons = verdict(checks)
     info, lead_ttft = run.info, _lead_ttft(run, checks)
-    occupancy = Occupancy(run)
+    occupancy, kinds = Occupancy(run), error_kinds(load)
     summary: dict[str, Any] = plain(
         {
             "format_version": SUMMARY_VERSION,
@@ -101,11 +104,13 @@ def summarize(run: Run, slo_text: str | None = None) -> dict[str, Any]:
             "recovery": _recovery(recovered),
             "burstiness": _burstiness(run),
             "checks": [asdict(row) for row in checks],
-            "failures": accounts.failures(load),
+            "failures": accounts.failures(load, kinds),
+            "error_texts": error_texts(kinds),
             "finish_reasons": accounts.value_counts(load["finish_reason"]),
             "tokens": accounts.tokens(load),
             "lengths": lengths(load),
             "own_error": own_error(evidence),
+            "diagnosis": diagnosed(facts_of(evidence, phase, slo, joint)),
         }
     )
     return summary

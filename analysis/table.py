@@ -18,6 +18,7 @@ from analysis.numbers import UNKNOWN, percent, plain, seconds
 
 WIDTH = 110
 MOST_BURST_ROWS = 12
+MOST_FINDINGS = 3
 NO_SUCH_BURST = "-"
 Summary = Mapping[str, Any]
 
@@ -51,6 +52,7 @@ def side_by_side(summaries: Sequence[Summary]) -> str:
         taken += len(columns)
     told = [client.bound_words(summary, name(summary)) for summary in summaries]
     blocks += [fill(words, WIDTH) for words in told if words]
+    blocks += [diagnosis_lines(summary, name(summary)) for summary in summaries]
     blocks += [level_table(summary, name(summary)) for summary in summaries if summary["levels"]]
     return "\n\n".join(blocks)
 
@@ -101,6 +103,19 @@ def level_table(summary: Summary, name: str) -> str:
     unit = "users" if summary["load"] == "closed" else "req/s"
     lines = [f"levels in {unit}: {name}"]
     lines += ["  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows]
+    return "\n".join(lines)
+
+
+def diagnosis_lines(summary: Summary, name: str) -> str:
+    """What happened and what to try in a run, under its name: the strongest findings, a line or two each."""
+    found = summary["diagnosis"]
+    lines = [f"{name}: what happened ({found['harmed']} of {found['of']} requests harmed)"]
+    for row in found["findings"][:MOST_FINDINGS]:
+        share = f", explains {percent(row['explains_ratio'])}" if row["explains_ratio"] else ""
+        told = f"{row['sentence']} ({row['strength']}{share}). Try: {row['try'][0]}"
+        lines.append(fill(told, WIDTH, initial_indent="  - ", subsequent_indent="    "))
+    if not found["findings"]:
+        lines.append(fill(found["told"], WIDTH, initial_indent="  ", subsequent_indent="  "))
     return "\n".join(lines)
 
 

@@ -223,7 +223,7 @@ TEXT: dict[str, str] = {
     "failures_caption": "By class. Requests that failed are in no latency figure that is not marked so.",
     "unnamed": "unnamed",
     "texts": "By error text",
-    "texts_head": "count|text (one example)",
+    "texts_head": "count|class|text (one example)",
     "texts_caption": "Texts that differ only in ids, numbers or quoted parts are one row.",
     "other_texts": "others: {kinds} further kinds of text",
     # slowest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from analysis.load import SCHEDULE_KINDS
 from runlog.client_load import ClientLoadLog
 from runlog.folder import EVENT_COLUMNS, EVENTS_CSV, SCHEDULE_CSV, RecordWriter, RunInfo, write_run_info
 from runlog.record import RequestRecord
+from runlog.server_samples import SampleWriter, ServerSample
 
 
 def answered(
@@ -107,10 +109,12 @@ def write_run(
     schedule_s: Iterable[float] | None = None,
     events: Iterable[tuple[float, str, int, str]] = (),
     client_load: Iterable[tuple[int, Sequence[float]]] = (),
+    server_samples: Iterable[ServerSample] = (),
+    gaps_s: Mapping[int, Sequence[float]] | None = None,
     **info: Any,
 ) -> Path:
     """Write a finished run. The schedule is that of the records unless `schedule_s` gives other times;
-    `client_load` holds (worker, second of loadgen.watch)."""
+    `client_load` holds (worker, second of loadgen.watch), `gaps_s` the chunk gaps of an arrival."""
     folder.mkdir(parents=True, exist_ok=True)
     if schedule_s is None:
         at_s = {r.arrival: r.scheduled_at_s for r in records if r.arrival is not None}
@@ -123,7 +127,7 @@ def write_run(
         lines.writerows([k, 0, f"{moment:.6f}", "chat", "", "", 100, 11, 7 + k] for k, moment in rows)
     with RecordWriter(folder) as writer:
         for record in records:
-            writer.append(record)
+            writer.append(record, array("f", (gaps_s or {}).get(record.arrival or 0, ())).tobytes())
     with open(folder / EVENTS_CSV, "w", newline="", encoding="utf-8") as file:
         lines = csv.writer(file)
         lines.writerow(EVENT_COLUMNS)
@@ -131,6 +135,11 @@ def write_run(
     log = ClientLoadLog(folder)
     for worker, second in client_load:
         log.add(worker, [second])
+    samples = list(server_samples)
+    if samples:
+        with SampleWriter(folder) as sample_file:
+            for sample in samples:
+                sample_file.append(sample)
     write_run_info(folder, replace(run_info(), **info))
     return folder
 

@@ -17,11 +17,12 @@ import pytest
 
 from analysis.answer import sentence
 from analysis.load import Run, load_run
+from analysis.masking import mask
 from analysis.numbers import percent, plain, seconds
 from analysis.page import Html, Section, element, figure, safe
 from analysis.page import page as render
 from analysis.report import SECTIONS, write_report
-from analysis.sections_detail import mask, repeatable
+from analysis.sections_detail import repeatable
 from analysis.summary import summarize
 from analysis.table import side_by_side
 from analysis.tiles import five_numbers

@@ -359,9 +359,19 @@ def test_every_key_is_documented(tmp_path: Path) -> None:
     records = [answered(k, 0.1 * k) for k in range(150)] + [failed(150, 16.0)]
     found = summary_of(tmp_path, records, slo="ttft<1s,p95(ttft)<1s", bursts=[[2.0, 4.0]])
     keys = set(found)
-    for part in ("counts", "throughput", "slo", "recovery", "tokens", "own_error"):
+    for part in (
+        "counts",
+        "throughput",
+        "slo",
+        "recovery",
+        "tokens",
+        "own_error",
+        "diagnosis",
+        "error_texts",
+    ):
         keys |= set(found[part])
     keys |= set(found["bursts"][0]) | set(found["checks"][0]) | set(found["failures"][0])
+    keys |= set(found["diagnosis"]["findings"][0]) | set(found["error_texts"]["groups"][0])
     keys |= set(found["metrics"]["ttft_s"]) | set(found["metrics"]["ttft_s"]["p95"])
     keys |= set(found["slo"]["attainment"]["whole"]) | set(found["slo"]["percentiles"][0])
     keys |= set(found["burstiness"]["asked"]) | set(found["in_flight"])

@@ -1,0 +1,66 @@
+"""The report's section on what happened and what to do, and its line on the first screen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from analysis.load import Run
+from analysis.numbers import count, percent
+from analysis.page import Html, Section, element, join, noted, table
+from analysis.wording_diagnosis import DIAGNOSIS_TEXT
+
+
+def diagnosis(run: Run, summary: Mapping[str, Any]) -> Section:
+    """Each finding with its evidence, how sure it is, the harm it explains and what to try."""
+    found, text = summary["diagnosis"], DIAGNOSIS_TEXT
+    words = text["harm_none" if not found["harmed"] else f"harm_{found['judged_by']}"]
+    parts = [
+        element(
+            "p",
+            words.format(harmed=count(found["harmed"]), of=count(found["of"])),
+            class_="reading",
+        )
+    ]
+    if found["findings"]:
+        parts.append(
+            table(
+                text["diagnosis_head"].split("|"),
+                (_row(row) for row in found["findings"]),
+                numeric=(2,),
+                wide=(0, 3),
+                caption=text["diagnosis_caption"],
+            )
+        )
+    else:
+        parts.append(element("p", _sentence(found["told"]), class_="reading"))
+    if not found["server_samples"]:
+        parts.append(element("p", text["no_server_samples"], class_="reading"))
+    return Section("diagnosis", text["diagnosis"], join(parts))
+
+
+def why(summary: Mapping[str, Any]) -> list[Html]:
+    """The strongest finding and what to try first, for the first screen; nothing where no request was harmed
+    and nothing was found."""
+    found, text = summary["diagnosis"], DIAGNOSIS_TEXT
+    if not found["harmed"] and not found["findings"]:
+        return []
+    lines = [(text["why"], found["told"]), (text["try"], found["try"])]
+    told = (
+        element("div", element("strong", label), " ", _sentence(words)) for label, words in lines if words
+    )
+    return [element("div", *told, class_="why")]
+
+
+def _row(row: Mapping[str, Any]) -> tuple[object, ...]:
+    ratio = row["explains_ratio"]
+    return (
+        noted(_sentence(row["sentence"]), join(element("div", line) for line in row["evidence"])),
+        DIAGNOSIS_TEXT[f"strength_{row['strength']}"],
+        percent(ratio) if ratio else DIAGNOSIS_TEXT["no_harm_share"],
+        element("ul", *(element("li", line) for line in row["try"]), class_="tries"),
+    )
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
