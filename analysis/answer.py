@@ -16,7 +16,9 @@ from analysis.numbers import UNKNOWN, count, known, percent, plain, seconds
 from analysis.page import Html, element, join
 from analysis.phased import lead_metric, ttft_by_phase
 from analysis.recovery import HOLD_S
+from analysis.sections_statistics import attainment_bounds, bursts_interval_note
 from analysis.wording import OUTCOME, TEXT
+from analysis.wording_statistics import STATISTICS_TEXT
 
 VERDICT_CLASS = {"VALID": "good", "DEGRADED": "warn", "INVALID": "bad"}
 
@@ -125,6 +127,8 @@ def _burst_words(run: Run, summary: Mapping[str, Any]) -> str:
         )
         return TEXT["one_salvo" if one else "each_salvo"].format(size=size)
     curve = run.info.users_curve if run.closed else run.info.rate_curve
+    if summary["recovery"]["found"]:
+        return STATISTICS_TEXT["one_found_burst" if one else "each_found_burst"].format(n=len(bursts))
     highest = max((point[1] for point in curve), default=None)
     mean = summary["in_flight"]["users_mean"] if run.closed else run.info.mean_rate_rps
     if highest is None or not mean:
@@ -241,7 +245,8 @@ def _attainment(summary: Mapping[str, Any]) -> tuple[str, str, str]:
     if slo is None or not slo["limits"]:
         return TEXT["tile_slo"], UNKNOWN, TEXT["tile_no_slo" if slo is None else "tile_no_request_limit"]
     whole, burst, quiet = (slo["attainment"][key] for key in ("whole", "burst", "quiet"))
-    note = TEXT["tile_slo_interval"].format(low=percent(whole["low"]), high=percent(whole["high"]))
+    low, high = attainment_bounds(slo)
+    note = TEXT["tile_slo_interval"].format(low=percent(low), high=percent(high))
     if not whole["decided"]:
         unmeasured = whole["unmeasured"]
         note = (
@@ -249,7 +254,7 @@ def _attainment(summary: Mapping[str, Any]) -> tuple[str, str, str]:
         )
     elif burst["decided"] and quiet["decided"]:
         note = TEXT["tile_slo_phases"].format(burst=percent(burst["ratio"]), quiet=percent(quiet["ratio"]))
-        note += _most_missed(slo)
+        note += _most_missed(slo) + bursts_interval_note(slo)
     return TEXT["tile_slo"], percent(whole["ratio"]), note
 
 

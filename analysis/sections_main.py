@@ -16,6 +16,7 @@ from analysis.page import Html, Section, element, figure, join, noted, table
 from analysis.phased import burst_frame, by_phase, client_bound_frame, labelled, lead_metric
 from analysis.phases import PHASES
 from analysis.sections_client import sending_words
+from analysis.sections_statistics import by_burst_words
 from analysis.time_line import MOST_DOTS, time_line
 from analysis.wording import TEXT
 
@@ -220,6 +221,7 @@ def slo(run: Run, summary: Mapping[str, Any]) -> Section:
     parts: list[object] = [
         element("p", TEXT["slo_words"].format(text=found["text"]), class_="reading"),
         table(TEXT["slo_head"].split("|"), cells, numeric=range(1, 6), caption=TEXT["slo_caption"]),
+        *(element("p", words, class_="reading") for words in by_burst_words(found)),
         element(
             "p",
             TEXT["goodput_words"].format(
