@@ -19,7 +19,10 @@ import pandas as pd
 from analysis import accounts
 from analysis.burst_effects import amplification, burst_effects, over_bursts
 from analysis.burstiness import burstiness
+from analysis.fluidity import fluidity
 from analysis.found_bursts import bursts_of
+from analysis.gaps import chunk_gaps
+from analysis.groups import columns_of, groups
 from analysis.lengths import lengths
 from analysis.levels import levels
 from analysis.load import Run
@@ -30,6 +33,7 @@ from analysis.recovery import Recoveries, median_recovery_s, recoveries
 from analysis.server_queue import disagrees, queue_drains, queue_findings, waiting_of
 from analysis.slo import Slo, SloError, judge, parse_slo
 from analysis.slo_summary import attainment_in, condition_notices, slo_summary
+from analysis.tenants import tenants
 from analysis.trust import Evidence
 from analysis.users import Occupancy
 from analysis.validity import CheckResult, judged_checks, verdict, warnings
@@ -65,7 +69,8 @@ def summarize(run: Run, slo_text: str | None = None) -> dict[str, Any]:
     notices += condition_notices(load, slo) if slo else []
     outcome, reasons = verdict(checks)
     info, lead_ttft = run.info, _lead_ttft(run, checks)
-    occupancy = Occupancy(run)
+    tokens = accounts.tokens(load)
+    occupancy, columns = Occupancy(run), columns_of(load, lead_ttft, joint)
     summary: dict[str, Any] = plain(
         {
             "format_version": SUMMARY_VERSION,
@@ -110,6 +115,8 @@ def summarize(run: Run, slo_text: str | None = None) -> dict[str, Any]:
                 for row, effect, drain in zip(recovered.bursts, effects, drains, strict=True)
             ],
             "levels": levels(run, lead_ttft, joint),
+            "groups": groups(load, columns),
+            "tenants": tenants(load, columns, window_s),
             "recovery": {
                 **_recovery(recovered),
                 "found": found.found,
@@ -120,7 +127,9 @@ def summarize(run: Run, slo_text: str | None = None) -> dict[str, Any]:
             "checks": [asdict(row) for row in checks],
             "failures": accounts.failures(load),
             "finish_reasons": accounts.value_counts(load["finish_reason"]),
-            "tokens": accounts.tokens(load),
+            "tokens": tokens,
+            "chunk_gaps": chunk_gaps(run, tokens["tokens_per_event"]),
+            "fluidity": fluidity(run, slo, phase),
             "lengths": lengths(load),
             "own_error": own_error(evidence),
         }
