@@ -94,6 +94,7 @@ def estimates(at_s: np.ndarray, ttft_s: np.ndarray) -> dict[str, float]:
         for part in (ttft_s[(done_s > s - 10) & (done_s <= s)] for s in seconds)
     ]
     calm = [bool(np.nanmax(rolling[k : k + 10]) <= base_s + TOLERANCE_S) for k in range(len(seconds) - 10)]
+    first_calm = float(calm.index(True)) if True in calm else math.nan
     return {
         "by arrival, 2 s, p50 <= max(base + 0.2 s, 1.5 base)": held_from(
             at_s, max(base_s + TOLERANCE_S, 1.5 * base_s)
