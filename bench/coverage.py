@@ -1,4 +1,4 @@
-"""`python -m bench.coverage`: do 95 % intervals hold the truth in 95 of 100 runs, and is recovery's time right?
+"""`python -m bench.coverage`: do 95 % intervals hold the truth, and is recovery's time right?
 
 Intervals: `--runs` simulated runs each. Independent requests for order statistics (exponential TTFT) and
 Wilson. For bursts a cheap correlated model: a burst's share of requests that meet the SLO is drawn from a
@@ -94,7 +94,7 @@ def estimates(at_s: np.ndarray, ttft_s: np.ndarray) -> dict[str, float]:
         for part in (ttft_s[(done_s > s - 10) & (done_s <= s)] for s in seconds)
     ]
     calm = [bool(np.nanmax(rolling[k : k + 10]) <= base_s + TOLERANCE_S) for k in range(len(seconds) - 10)]
-    first_calm = float(calm.index(True)) if True in calm else math.nan
+    float(calm.index(True)) if True in calm else math.nan
     return {
         "by arrival, 2 s, p50 <= max(base + 0.2 s, 1.5 base)": held_from(
             at_s, max(base_s + TOLERANCE_S, 1.5 * base_s)
