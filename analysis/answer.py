@@ -18,6 +18,7 @@ from analysis.recovery import HOLD_S
 from analysis.sections_diagnosis import why
 from analysis.tiles import five_numbers, least_median_s, quantile_text, recovered_words, tile
 from analysis.wording import TEXT
+from analysis.wording_statistics import STATISTICS_TEXT
 
 MOST_REASONS = 2
 VERDICT_CLASS = {"VALID": "good", "DEGRADED": "warn", "INVALID": "bad"}
@@ -110,6 +111,8 @@ def _burst_words(run: Run, summary: Mapping[str, Any]) -> str:
         )
         return TEXT["one_salvo" if one else "each_salvo"].format(size=size)
     curve = run.info.users_curve if run.closed else run.info.rate_curve
+    if summary["recovery"]["found"]:
+        return STATISTICS_TEXT["one_found_burst" if one else "each_found_burst"].format(n=len(bursts))
     highest = max((point[1] for point in curve), default=None)
     mean = summary["in_flight"]["users_mean"] if run.closed else run.info.mean_rate_rps
     if highest is None or not mean:

@@ -14,6 +14,7 @@ from analysis.numbers import UNKNOWN, count, known, percent, plain, seconds
 from analysis.page import Html, Section, element, figure, join, noted, table
 from analysis.phased import burst_frame, by_phase, client_bound_frame, labelled, lead_metric
 from analysis.phases import PHASES
+from analysis.sections_statistics import by_burst_words
 from analysis.tiles import quantile_text
 from analysis.time_line import time_line
 from analysis.ttft_row import MOST_DOTS
@@ -174,6 +175,7 @@ def slo(run: Run, summary: Mapping[str, Any]) -> Section:
     parts: list[object] = [
         element("p", TEXT["slo_words"].format(text=found["text"]), class_="reading"),
         table(TEXT["slo_head"].split("|"), cells, numeric=range(1, 6), caption=TEXT["slo_caption"]),
+        *(element("p", words, class_="reading") for words in by_burst_words(found)),
         element(
             "p",
             TEXT["goodput_words"].format(

@@ -3,13 +3,14 @@
     ttft<1s,tpot<50ms            per request, jointly: a request meets the SLO when it meets every limit
     ttft<1s,tpot<50ms@99%        ... and at least 99 % of the decided requests must (this gates)
     p95(ttft)<1s                 a percentile over the run, a failure counting as infinitely slow (this gates)
+    p95(e2e)<3s where output_tokens<=200    either kind, about some requests only (analysis.conditions)
 
-Attainment = met / decided (metrics.decided). Requests that the run cut off are left out unless they had
-already missed a limit. On the limit is met. A request without a TPOT (one token) is judged on the other
-limits. What was not measured is never met: such a request is left out likewise, and of a run that measured a
-limit for no success nothing is decided. What is left out so can decide a gate: it holds only when it would
-hold had all of them missed, and is missed only when it would be had all of them met; in between it cannot be
-judged.
+Attainment = met / decided (metrics.decided). A request that no limit is about is in no count. Requests that
+the run cut off are left out unless they had already missed a limit. On the limit is met. A request without a
+TPOT (one token) is judged on the other limits. What was not measured is never met: such a request is left
+out likewise, and of a run that measured a limit for no success nothing is decided. What is left out so can
+decide a gate: it holds only when it would hold had all of them missed, and is missed only when it would be
+had all of them met; in between it cannot be judged.
 """
 
 from __future__ import annotations
@@ -21,6 +22,14 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from analysis.conditions import (
+    QUOTED,
+    Condition,
+    ConditionError,
+    concerned,
+    parse_conditions,
+    split_outside_quotes,
+)
 from analysis.metrics import METRICS, Metric, adjusted_values_of, decided, exact_quantile
 from analysis.unmeasured import never_measured, unmeasured
 
@@ -34,6 +43,9 @@ _LIMIT = re.compile(
     r"(?:p(?P<percentile>[\d.]+)\()?(?P<metric>[a-z0-9_]+)(?P<closing>\))?"
     r"(?P<relation><=?)(?P<value>[\d.]+)(?P<unit>[a-z]*)(?:@(?P<share>[\d.]+)(?P<sign>%?))?"
 )
+_COMMA = re.compile(rf"({QUOTED})|,")
+_WHERE = re.compile(rf"({QUOTED})|\bwhere\b", re.IGNORECASE)
+_AT = re.compile(rf"({QUOTED})|@")
 _EXAMPLE = 'write it like "ttft<1s,tpot<50ms@99%" or "p95(ttft)<1s"'
 
 
@@ -44,12 +56,13 @@ class SloError(ValueError):
 @dataclass(frozen=True)
 class Limit:
     """`metric` <= `limit_s` for each request, or for the quantile `quantile` (0-1) of the run when that is
-    given."""
+    given; only about the requests that every condition of `where` holds for."""
 
     text: str
     metric: Metric
     limit_s: float
     quantile: float | None = None
+    where: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -114,21 +127,22 @@ class PercentileResult:
 
 
 def parse_slo(text: str) -> Slo:
-    """Read an SLO. Raises SloError for anything that is not exactly one; blanks and case do not matter."""
-    plain = re.sub(r"\s+", "", text).lower()
+    """Read an SLO. Raises SloError for anything that is not exactly one; blanks and case do not matter, but
+    in the names of a condition."""
     per_request: list[Limit] = []
     percentiles: list[Limit] = []
     shares: set[float] = set()
-    for part in plain.split(","):
-        found = _LIMIT.fullmatch(part)
+    for part in split_outside_quotes(_COMMA, text):
+        plain, where = _parted(text, part)
+        found = _LIMIT.fullmatch(plain)
         if not found or bool(found["percentile"]) != bool(found["closing"]):
-            raise SloError(f"SLO {text!r}: cannot read {part!r}; {_EXAMPLE}")
-        limit = _limit_from(text, part, found)
+            raise SloError(f"SLO {text!r}: cannot read {plain!r}; {_EXAMPLE}")
+        limit = _limit_from(text, plain, found, where)
         (per_request if limit.quantile is None else percentiles).append(limit)
         if found["share"] is not None:
             if limit.quantile is not None:
-                raise SloError(f"SLO {text!r}: {part!r} has both a percentile and a share; give one of them")
-            shares.add(_ratio(text, part, found["share"]))
+                raise SloError(f"SLO {text!r}: {plain!r} has both a percentile and a share; give one of them")
+            shares.add(_ratio(text, plain, found["share"]))
     if len(shares) > 1:
         raise SloError(
             f"SLO {text!r}: two different shares; limits per request hold jointly, so give one share"
@@ -136,7 +150,22 @@ def parse_slo(text: str) -> Slo:
     return Slo(text, tuple(per_request), next(iter(shares), None), tuple(percentiles))
 
 
-def _limit_from(text: str, part: str, found: re.Match[str]) -> Limit:
+def _parted(text: str, part: str) -> tuple[str, tuple[Condition, ...]]:
+    """A limit without blanks, its share behind it wherever that stood, and its conditions."""
+    halves = split_outside_quotes(_WHERE, part)
+    if len(halves) > 2:
+        raise SloError(f'SLO {text!r}: {part.strip()!r} says "where" twice; join conditions by "and"')
+    if len(halves) == 1:
+        return re.sub(r"\s+", "", part).lower(), ()
+    conditions, *shares = split_outside_quotes(_AT, halves[1])
+    try:
+        where = parse_conditions(conditions)
+    except ConditionError as error:
+        raise SloError(f"SLO {text!r}: {error}") from None
+    return re.sub(r"\s+", "", "@".join([halves[0], *shares])).lower(), where
+
+
+def _limit_from(text: str, part: str, found: re.Match[str], where: tuple[Condition, ...]) -> Limit:
     metric = SLO_METRICS.get(found["metric"])
     if metric is None:
         raise SloError(
@@ -148,7 +177,8 @@ def _limit_from(text: str, part: str, found: re.Match[str]) -> Limit:
     if limit_s <= 0:
         raise SloError(f"SLO {text!r}: the limit in {part!r} must be above 0")
     quantile = _ratio(text, part, found["percentile"]) if found["percentile"] else None
-    return Limit(part.partition("@")[0], metric, limit_s, quantile)
+    about = f" where {' and '.join(condition.text for condition in where)}" if where else ""
+    return Limit(part.partition("@")[0] + about, metric, limit_s, quantile, where)
 
 
 def _ratio(text: str, part: str, digits: str) -> float:
@@ -167,29 +197,35 @@ def _number(text: str, part: str, digits: str) -> float:
 
 @dataclass(frozen=True)
 class Judged:
-    """Per request (aligned with the frame that was judged): decided, met (False where not decided), and
-    unmeasured (ended by itself, not decided)."""
+    """Per request (aligned with the frame that was judged): decided, met (False where not decided),
+    unmeasured (ended by itself, not decided) and concerned (some limit is, or may be, about it)."""
 
     decided: pd.Series[bool]
     met: pd.Series[bool]
     unmeasured: pd.Series[bool]
+    concerned: pd.Series[bool]
 
 
 def judge(requests: pd.DataFrame, limits: tuple[Limit, ...]) -> Judged:
     """Judge each request against all `limits` jointly."""
     own_end = decided(requests)
+    succeeded = requests["outcome"] == "succeeded"
     cut_off = ~own_end & (requests["outcome"] == "cancelled")
-    missed, lacking = pd.Series(False, index=requests.index), pd.Series(False, index=requests.index)
+    missed, lacking, about = (pd.Series(False, index=requests.index) for _ in range(3))
+    never = False
     for limit in limits:
+        among = concerned(requests, limit.where)
         value = _time_or_age(requests, limit.metric, cut_off)
-        missed |= (value > limit.limit_s).to_numpy()
-        lacking |= unmeasured(requests, limit.metric)
-    if any(never_measured(requests, limit.metric) for limit in limits):
+        missed |= ((value > limit.limit_s) | (own_end & ~succeeded)).to_numpy() & among.yes
+        lacking |= (unmeasured(requests, limit.metric).to_numpy() & among.yes) | among.unknown
+        about |= among.yes | among.unknown
+        never = never or never_measured(requests[among.yes] if limit.where else requests, limit.metric)
+    if never:
         nothing = pd.Series(False, index=requests.index)
-        return Judged(nothing, nothing, own_end)
-    lacking &= ~missed
-    is_decided = (own_end & ~lacking) | (cut_off & missed)
-    return Judged(is_decided, is_decided & (requests["outcome"] == "succeeded") & ~missed, lacking)
+        return Judged(nothing, nothing, own_end & about, about)
+    lacking &= ~missed & about
+    is_decided = about & ((own_end & ~lacking) | (cut_off & missed))
+    return Judged(is_decided, is_decided & succeeded & ~missed, lacking & own_end, about)
 
 
 def _time_or_age(requests: pd.DataFrame, metric: Metric, cut_off: pd.Series[bool]) -> pd.Series[float]:
@@ -211,7 +247,7 @@ def _time_or_age(requests: pd.DataFrame, metric: Metric, cut_off: pd.Series[bool
 def attainment(judged: Judged, among: pd.Series[bool] | None = None) -> Attainment:
     """Sum up judged requests, all of them or those where `among` is true."""
     selected = judged.decided if among is None else judged.decided & among
-    total = len(judged.decided) if among is None else int(among.sum())
+    total = int((judged.concerned if among is None else judged.concerned & among).sum())
     n, met = int(selected.sum()), int((judged.met & selected).sum())
     lacking = int((judged.unmeasured if among is None else judged.unmeasured & among).sum())
     low, high = wilson_interval(met, n)
@@ -222,12 +258,16 @@ def percentile_result(requests: pd.DataFrame, limit: Limit) -> PercentileResult:
     """Judge a percentile limit on the failure-adjusted values; `met` is None without any decided request, or
     when it hangs on what was not measured."""
     assert limit.quantile is not None
+    among = concerned(requests, limit.where)
+    unknown = int((decided(requests).to_numpy() & among.unknown).sum())
+    if limit.where:
+        requests = requests[among.yes]
     if never_measured(requests, limit.metric):
         return PercentileResult(limit, None, 0, None)
     values = adjusted_values_of(requests, limit.metric)
     ordered = np.sort(values[~np.isnan(values)])
     value = exact_quantile(ordered, limit.quantile)
-    lacking = int(unmeasured(requests, limit.metric).sum())
+    lacking = int(unmeasured(requests, limit.metric).sum()) + unknown
     best, worst = (
         exact_quantile(np.sort(np.append(ordered, np.full(lacking, bound))), limit.quantile)
         for bound in (0.0, math.inf)
@@ -236,7 +276,7 @@ def percentile_result(requests: pd.DataFrame, limit: Limit) -> PercentileResult:
     return PercentileResult(limit, value if math.isfinite(value) else None, len(ordered), met)
 
 
-def wilson_interval(met: int, n: int, z: float = 1.959964) -> tuple[float | None, float | None]:
+def wilson_interval(met: float, n: float, z: float = 1.959964) -> tuple[float | None, float | None]:
     """Wilson's 95 % score interval of a ratio; (None, None) at n = 0."""
     if n == 0:
         return None, None

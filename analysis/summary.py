@@ -17,20 +17,27 @@ import numpy as np
 import pandas as pd
 
 from analysis import accounts
+from analysis.burst_effects import amplification, burst_effects, over_bursts
 from analysis.burst_streams import run_streams
 from analysis.causes import facts_of
 from analysis.diagnosis import diagnosed
+from analysis.fluidity import fluidity
+from analysis.found_bursts import bursts_of
+from analysis.gaps import chunk_gaps
+from analysis.groups import columns_of, groups
 from analysis.lengths import lengths
 from analysis.levels import levels
 from analysis.load import Run
 from analysis.masking import error_kinds, error_texts
 from analysis.metrics import METRICS, Distribution, adjusted_values_of, distribution, values_of
 from analysis.own_error import burst_sending, own_error
-from analysis.phases import PHASES, Window, burst_windows, inside, label_phases
+from analysis.phases import PHASES, label_phases
 from analysis.recovery import Recoveries, median_recovery_s, recoveries
-from analysis.slo import Attainment, Judged, Slo, SloError, attainment, judge, parse_slo, percentile_result
+from analysis.server_queue import disagrees, queue_drains, queue_findings, waiting_of
+from analysis.slo import Slo, SloError, judge, parse_slo
+from analysis.slo_summary import attainment_in, condition_notices, slo_summary
+from analysis.tenants import tenants
 from analysis.trust import Evidence
-from analysis.unmeasured import why_unmeasured
 from analysis.users import Occupancy
 from analysis.validity import CheckResult, judged_checks, verdict, warnings
 from runlog.exit_codes import ExitCode, first_of
@@ -50,18 +57,23 @@ def summarize(run: Run, slo_text: str | None = None) -> dict[str, Any]:
     notices = list(run.notices)
     slo = _slo_of(run, slo_text, notices)
     load, window_s = run.load, run.window_s
-    bursts = burst_windows(run.info.bursts)
+    found = bursts_of(run)
+    bursts = found.windows
     recovered = recoveries(load, bursts, window_s, slo.ttft_limit_s() if slo else None, run.probes)
     phase = label_phases(
         load["arrived_at_s"].to_numpy(), bursts, [row.affected_until_s for row in recovered.bursts]
     )
-    evidence = Evidence(run, bursts)
+    effects = burst_effects(load, recovered.bursts)
+    drains = queue_drains(*waiting_of(run, notices), bursts)
+    evidence = Evidence(run, [] if found.found else bursts)
     checks = judged_checks(evidence)
     joint = judge(load, slo.attained_by) if slo else None
-    judged = _slo(run, slo, joint, phase, bursts) if slo and joint else None
+    judged = slo_summary(run, slo, joint, phase, bursts) if slo and joint else None
+    notices += condition_notices(load, slo) if slo else []
     outcome, reasons = verdict(checks)
     info, lead_ttft = run.info, _lead_ttft(run, checks)
-    occupancy, kinds = Occupancy(run), error_kinds(load)
+    occupancy, columns = Occupancy(run), columns_of(load, lead_ttft, joint)
+    tokens, kinds = accounts.tokens(load), error_kinds(load)
     summary: dict[str, Any] = plain(
         {
             "format_version": SUMMARY_VERSION,
@@ -77,7 +89,7 @@ def summarize(run: Run, slo_text: str | None = None) -> dict[str, Any]:
             "stop_reason": info.stop_reason,
             "verdict": outcome,
             "verdict_reasons": reasons,
-            "warnings": warnings(checks),
+            "warnings": [*warnings(checks), *queue_findings(recovered.bursts, drains)],
             "notices": notices,
             "exit_code": int(_exit_code(run, outcome, judged)),
             "window_s": window_s,
@@ -92,22 +104,36 @@ def summarize(run: Run, slo_text: str | None = None) -> dict[str, Any]:
             "bursts": [
                 {
                     **asdict(row),
+                    "found": found.found,
                     "censored": row.censored,
                     "watched_too_short": row.watched_too_short,
-                    "attainment": _attainment_in(load, joint, (row.start_s, row.end_s)),
+                    "attainment": attainment_in(load, joint, (row.start_s, row.end_s)),
                     "in_flight": occupancy.reached_in_burst((row.start_s, row.end_s)),
                     "sending": burst_sending(run, (row.start_s, row.end_s)),
+                    **asdict(effect),
+                    "queue_drain_s": None if drain is None else drain.drain_s,
+                    "queue_drain_at_least_s": None if drain is None else drain.at_least_s,
+                    "queue_disagrees": disagrees(row, drain),
                 }
-                for row in recovered.bursts
+                for row, effect, drain in zip(recovered.bursts, effects, drains, strict=True)
             ],
             "levels": levels(run, lead_ttft, joint),
-            "recovery": _recovery(recovered),
+            "groups": groups(load, columns),
+            "tenants": tenants(load, columns, window_s),
+            "recovery": {
+                **_recovery(recovered),
+                "found": found.found,
+                "amplification": amplification(load, phase, lead_ttft),
+                "over_bursts": over_bursts(effects, recovered.bursts),
+            },
             "burstiness": _burstiness(run),
             "checks": [asdict(row) for row in checks],
             "failures": accounts.failures(load, kinds),
             "error_texts": error_texts(kinds),
             "finish_reasons": accounts.value_counts(load["finish_reason"]),
-            "tokens": accounts.tokens(load),
+            "tokens": tokens,
+            "chunk_gaps": chunk_gaps(run, tokens["tokens_per_event"]),
+            "fluidity": fluidity(run, slo, phase),
             "lengths": lengths(load),
             "own_error": own_error(evidence),
             "diagnosis": diagnosed(facts_of(evidence, phase, slo, joint)),
@@ -181,73 +207,6 @@ def _flat(row: Distribution) -> dict[str, Any]:
     return {"n": row.n, "mean": row.mean, "min": row.min, "max": row.max, **row.quantiles}
 
 
-def _slo(run: Run, slo: Slo, joint: Judged, phase: np.ndarray, bursts: Sequence[Window]) -> dict[str, Any]:
-    """Attainment whole and by phase, goodput, and each limit by itself; `met` is None when nothing gates or a
-    gate cannot be judged."""
-    load, window_s = run.load, run.window_s
-    index = load.index
-    by_phase = {name: pd.Series(phase == name, index=index) for name in PHASES}
-    whole = attainment(joint)
-    alone = [(limit, judge(load, (limit,))) for limit in slo.per_request]
-    limits: list[dict[str, Any]] = [
-        {
-            "text": limit.text,
-            "metric": limit.metric.key,
-            "limit_s": limit.limit_s,
-            **asdict(attainment(judged)),
-            "burst": attainment(judged, by_phase["burst"]),
-        }
-        for limit, judged in alone
-    ]
-    percentiles = [percentile_result(load, limit) for limit in slo.percentiles]
-    gates = [row.met for row in percentiles]
-    if slo.share is not None:
-        gates.append(whole.holds(slo.share))
-    met = False if False in gates else True if gates and None not in gates else None
-    burst_s = sum(end_s - start_s for start_s, end_s in bursts)
-    met_in_bursts = attainment(joint, by_phase["burst"]).met
-    told = bool(whole.decided or not whole.unmeasured)
-    return {
-        "text": slo.text,
-        "share": slo.share,
-        "gates": slo.gates,
-        "met": met,
-        "unjudged": _unjudged(load, slo, whole) if (slo.gates and met is None) or not whole.decided else None,
-        "limits": limits,
-        "percentiles": [
-            {
-                "text": row.limit.text,
-                "metric": row.limit.metric.key,
-                "quantile": row.limit.quantile,
-                "limit_s": row.limit.limit_s,
-                "value_s": row.value_s,
-                "n": row.n,
-                "met": row.met,
-            }
-            for row in percentiles
-        ],
-        "attainment": {
-            "whole": whole,
-            **{name: attainment(joint, among) for name, among in by_phase.items()},
-        },
-        "goodput_rps": whole.met / window_s if told and window_s > 0 else None,
-        "goodput_in_bursts_rps": met_in_bursts / burst_s if told and burst_s > 0 else None,
-    }
-
-
-def _unjudged(load: pd.DataFrame, slo: Slo, whole: Attainment) -> str:
-    limited = [limit.metric for limit in slo.per_request + slo.percentiles]
-    nothing = "no request was decided" if not whole.decided else "no request has what it limits"
-    return why_unmeasured(load, limited) or nothing
-
-
-def _attainment_in(load: pd.DataFrame, joint: Judged | None, window: Window) -> Attainment | None:
-    if joint is None:
-        return None
-    due = inside(load["arrived_at_s"].to_numpy(dtype=float), window)
-    return attainment(joint, pd.Series(due, index=load.index))
-
-
 def _recovery(found: Recoveries) -> dict[str, Any]:
     seen = [row.recovery_s for row in found.bursts if row.recovery_s is not None]
     return {
@@ -255,6 +214,9 @@ def _recovery(found: Recoveries) -> dict[str, Any]:
         "baseline_ttft_s": found.baseline_ttft_s,
         "n": len(found.bursts),
         "censored": sum(row.censored for row in found.bursts),
+        "censored_ratio": sum(row.censored for row in found.bursts) / len(found.bursts)
+        if found.bursts
+        else None,
         "median_s": median_recovery_s(found.bursts),
         "range_s": [min(seen), max(seen)] if seen else None,
     }

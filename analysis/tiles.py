@@ -16,6 +16,7 @@ from analysis.load import Run
 from analysis.numbers import UNKNOWN, count, percent, plain, seconds
 from analysis.page import Html, element
 from analysis.phased import lead_metric, ttft_by_phase
+from analysis.sections_statistics import attainment_bounds
 from analysis.slo import wilson_interval
 from analysis.wording import OUTCOME, TEXT
 
@@ -75,7 +76,8 @@ def _attainment(summary: Mapping[str, Any]) -> tuple[str, str, str]:
     if slo is None or not slo["limits"]:
         return TEXT["tile_slo"], UNKNOWN, TEXT["tile_no_slo" if slo is None else "tile_no_request_limit"]
     whole, burst, quiet = (slo["attainment"][key] for key in ("whole", "burst", "quiet"))
-    note = TEXT["tile_slo_interval"].format(low=percent(whole["low"]), high=percent(whole["high"]))
+    low, high = attainment_bounds(slo)
+    note = TEXT["tile_slo_interval"].format(low=percent(low), high=percent(high))
     if not whole["decided"]:
         unmeasured = whole["unmeasured"]
         note = (

@@ -360,14 +360,8 @@ def test_every_key_is_documented(tmp_path: Path) -> None:
     found = summary_of(tmp_path, records, slo="ttft<1s,p95(ttft)<1s", bursts=[[2.0, 4.0]])
     keys = set(found)
     for part in (
-        "counts",
-        "throughput",
-        "slo",
-        "recovery",
-        "tokens",
-        "own_error",
-        "diagnosis",
-        "error_texts",
+        *("counts", "throughput", "slo", "recovery", "tokens", "own_error", "chunk_gaps", "fluidity"),
+        *("diagnosis", "error_texts"),
     ):
         keys |= set(found[part])
     keys |= set(found["bursts"][0]) | set(found["checks"][0]) | set(found["failures"][0])
@@ -377,6 +371,10 @@ def test_every_key_is_documented(tmp_path: Path) -> None:
     keys |= set(found["burstiness"]["asked"]) | set(found["in_flight"])
     stepped_ = summary_of(tmp_path / "steps", stepped(), **STEPS)
     keys |= set(stepped_["levels"][0])
+    keys |= set(found["slo"]["by_burst"]["burst"]) | set(found["slo"]["limits"][0])
+    keys |= set(found["recovery"]["over_bursts"]) | set(found["recovery"]["over_bursts"]["drain_s"])
+    pair = summary_of(tmp_path / "pair", [replace(r, tenant="ab"[k % 2]) for k, r in enumerate(records)])
+    keys |= set(pair["groups"]) | set(pair["groups"]["tenant"][0]) | set(pair["tenants"][0])
     assert sorted(key for key in keys if f"`{key}`" not in docs) == []
 
 
