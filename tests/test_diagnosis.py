@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from analysis.diagnosis import DIAGNOSES
+from analysis.diagnoses import DIAGNOSES
 from analysis.load import load_run
 from analysis.report import report_html
 from analysis.summary import summarize

@@ -87,7 +87,8 @@ def test_streams_beyond_the_queues_limit_get_an_error_event_in_an_answer_with_st
 ) -> None:
     """vLLM with --max-num-queued-reqs 12, 40 at once: 12 served, 28 turned away, most inside status 200."""
     log = tmp_path / "truth.csv"
-    url = start_simserver("--max-num-queued-reqs", "12", "--max-num-seqs", "8", "--log", str(log))
+    slow = "--fault", "slow,times=8"  # the first step lasts until all forty have been read
+    url = start_simserver("--max-num-queued-reqs", "12", "--max-num-seqs", "8", "--log", str(log), *slow)
     answers = salvo(url, 40, 30)
     within = [answer for answer in answers if answer.startswith(b"HTTP/1.1 200") and b'{"error"' in answer]
     refused = [answer for answer in answers if answer.startswith(b"HTTP/1.1 503")]
