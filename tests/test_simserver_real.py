@@ -56,7 +56,7 @@ def salvo(url: str, count: int, tokens: int) -> list[bytes]:
 
 def told(body: bytes) -> list[object]:
     """The events of a stream: parsed JSON, and the end mark as text."""
-    texts = [data for _, data in EventDecoder().feed(body)]
+    texts = [data for data, _ in EventDecoder().feed(body)]
     return [text if text == b"[DONE]" else json.loads(text) for text in texts]
 
 
