@@ -97,8 +97,9 @@ class Serving:
         try:
             body = await read_body(request)
         except web.HTTPRequestEntityTooLarge:
-            error = ApiError(413, f"The body is larger than {MAX_BODY_BYTES} bytes.", "Bad Request", "body")
-            return json(error.status, error.body)
+            return refusal(
+                ApiError(413, f"The body is larger than {MAX_BODY_BYTES} bytes.", "Bad Request", "body")
+            )
         way, door = Way(self._receipt(endpoint, request)), self._door
         await self._turns.turn()
         try:
@@ -131,11 +132,13 @@ class Serving:
             return json(status, fault_error(fault).body)
 
         exchange = Exchange(self._answer(asked, way, request))
+        self.metrics.open_requests += 1
         try:
             if asked.stream:
                 return await self._stream(endpoint, request, exchange, fault, way.rate_headers())
             return await self._whole(endpoint, exchange)
         finally:
+            self.metrics.open_requests -= 1
             self.steps.abort(exchange)
             self._account(way, exchange, fault)
 
@@ -155,8 +158,6 @@ class Serving:
             raise going_down()
         if (error := self._no_room(asked, headers_are_out=False)) is not None:
             raise error
-        if asked.stream and request.version != HttpVersion11:
-            raise ApiError(505, "Streams are chunked: ask with HTTP/1.1.", "HTTP Version Not Supported")
 
     def _no_room(self, asked: Asked, headers_are_out: bool) -> ApiError | None:
         """The refusal of a request beyond a limit of the queue.
@@ -214,12 +215,14 @@ class Serving:
         """Headers go out at once, even if the request then waits; the step loop writes the
         events."""
         response = web.StreamResponse(headers={**_SSE, **rate_headers})
-        response.enable_chunked_encoding()
+        chunked = request.version >= HttpVersion11
+        if chunked:
+            response.enable_chunked_encoding()
         await response.prepare(request)
         if request.transport is None:
             raise ConnectionResetError("the client left")
         transport, answer = request.transport, exchange.answer
-        stream = AnswerStream(transport, answer, endpoint.events(answer))
+        stream = AnswerStream(transport, answer, endpoint.events(answer), chunked=chunked)
         faulty = FaultyStream(stream, transport, fault, answer.tokens, exchange.fail) if fault else None
         exchange.stream = faulty or stream
         exchange.stream.greet()
