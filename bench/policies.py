@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -88,8 +88,11 @@ def figures_of(folder: Path) -> Figures:
     ttft, tpot = (summary["metrics"][name] for name in ("ttft_s", "tpot_s"))
     attained: dict[str, Any] = summary["slo"]["attainment"]
     return Figures(
-        *(ttft[name]["value"] for name in ("p50", "p95", "p99")),
-        *(tpot[name]["value"] for name in ("p50", "p99")),
+        ttft["p50"]["value"],
+        ttft["p95"]["value"],
+        ttft["p99"]["value"],
+        tpot["p50"]["value"],
+        tpot["p99"]["value"],
         attained["burst"]["ratio"],
         attained["quiet"]["ratio"],
         summary["recovery"]["median_s"],
@@ -99,8 +102,8 @@ def figures_of(folder: Path) -> Figures:
 
 def mean_of(rows: Sequence[Figures]) -> Figures:
     """The mean of each figure over the runs in which it is known."""
-    columns = zip(*(vars(row).values() for row in rows), strict=True)
-    return Figures(*(fmean(known) if (known := _known(column)) else None for column in columns))
+    columns = [(field.name, [getattr(row, field.name) for row in rows]) for field in fields(Figures)]
+    return Figures(**{name: fmean(known) if (known := _known(column)) else None for name, column in columns})
 
 
 def _known(values: Sequence[float | None]) -> list[float]:
