@@ -21,6 +21,7 @@ import tempfile
 import time
 from argparse import Namespace
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, median, stdev
 
@@ -50,13 +51,28 @@ def _options(arguments: Sequence[str]) -> Namespace:
     return parser.parse_args([*arguments, *ENGINE])
 
 
-def _simulated(runs_dir: Path, *options: str) -> tuple[Path, float, float]:
-    """Simulate; returns the run folder, the CPU time it took and the wall time."""
+@dataclass(frozen=True)
+class Spent:
+    """CPU time since the start of the command and the process's peak memory, at the end of a part of it."""
+
+    cpu_s: float
+    peak_mib: float
+
+
+def _simulated(runs_dir: Path, *options: str) -> tuple[Path, list[Spent]]:
+    """Simulate; returns the run folder and what was spent when the schedule was drawn, when all records were
+    written, and when the table was made."""
     arguments = _options([*options, "--runs-dir", str(runs_dir)])
-    before_s, began_s = time.process_time(), time.perf_counter()
-    simulate(arguments, ["bench.virtual"], show=lambda text: None)
+    before_s = time.process_time()
+    spent: list[Spent] = []
+
+    def note(shown: str) -> None:
+        peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        spent.append(Spent(time.process_time() - before_s, peak_mib))
+
+    simulate(arguments, ["bench.virtual"], show=note)
     (folder,) = runs_dir.iterdir()
-    return folder, time.process_time() - before_s, time.perf_counter() - began_s
+    return folder, spent
 
 
 def _succeeded(folder: Path) -> list[RequestRecord]:
@@ -146,17 +162,17 @@ def _spread(values_ms: Sequence[float]) -> str:
 
 
 def speed(requests: int) -> None:
-    """So many requests in virtual time, run folder and table included."""
+    """So many requests in virtual time: schedule, engine and run folder, and the table apart."""
     seconds = round(requests / float(RATE))
     load = ("--shape", "uniform", "--rate", RATE, "--run-time", f"{seconds}s", "--run-name", "speed")
     with tempfile.TemporaryDirectory() as place:
-        _, cpu_s, wall_s = _simulated(
+        _, (_, run, table, *_) = _simulated(
             Path(place) / "runs", *load, "--input-tokens", INPUT, "--output-tokens", OUTPUT
         )
-    peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(
-        f"{requests:,} requests, {seconds:,} s of virtual time: {cpu_s:.1f} s of CPU, {wall_s:.1f} s of wall "
-        f"time ({seconds / wall_s:,.0f} times real time), peak memory {peak_mib:.0f} MiB"
+        f"{requests:,} requests, {seconds:,} s of virtual time: {run.cpu_s:.1f} s of CPU "
+        f"({seconds / run.cpu_s:,.0f} times real time), peak memory {run.peak_mib:.0f} MiB; "
+        f"the table {table.cpu_s - run.cpu_s:.1f} s more, {table.peak_mib:.0f} MiB"
     )
 
 
@@ -165,7 +181,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.virtual", description=main.__doc__)
     parser.add_argument("--seconds", type=int, default=88, help="of load over HTTP; 0 for none (88)")
     parser.add_argument("--requests", type=int, default=100_000, help="for the speed; 0 for none (100,000)")
+    parser.add_argument("--million", action="store_true", help="a million requests, nothing over HTTP")
     options = parser.parse_args()
+    if options.million:
+        options.seconds, options.requests = 0, 1_000_000
     if options.seconds:
         compare(options.seconds)
     if options.requests:

@@ -127,7 +127,8 @@ def run_plan(
 ) -> Simulated:
     """Serve the plan's schedule on the engine and write its run folder, complete, under `runs_dir`."""
     folder, run_id = create_folder(runs_dir, plan.info.run_id)
-    (folder / SCHEDULE_CSV).write_bytes(plan.schedule.to_csv_bytes())
+    with open(folder / SCHEDULE_CSV, "wb") as file:
+        file.writelines(plan.schedule.csv_parts())
     info = replace(plan.info, run_id=run_id, started_at=_now())
     write_run_info(folder, info)
     settings = plan.settings

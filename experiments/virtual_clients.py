@@ -9,12 +9,14 @@ and one address here.
 
 from __future__ import annotations
 
-import sys
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
 
 from client.server_errors import ServerError, is_rejection
 from runlog.record import Outcome, RequestRecord
@@ -26,6 +28,10 @@ from simserver.gateway import Caller, Gateway, Refused, Visit
 from simserver.request import Request
 
 Keep = Callable[[RequestRecord, bytes], None]
+FloatArray = NDArray[np.float32]
+
+READ_AT_ONCE = 8_192
+"""Arrivals that are taken from the schedule's arrays at a time, so that few are Python numbers at once."""
 
 SHORTEST_PROMPT = TOKENS_PER_MESSAGE + 1
 """Tokens of a message of one word: less is not sent, whatever was asked for."""
@@ -41,7 +47,7 @@ class Patience:
 
 @dataclass(slots=True)
 class _Open:
-    """A request under way: its place in the schedule, what was in flight when it came, its chunk gaps.
+    """A request under way: its place in the schedule, what was in flight when it came, its tokens' times.
 
     answered_at_s: when the server took it, which sends the headers then; None as long as it waits in the
     gateway's queue, where it is a `visit`."""
@@ -51,8 +57,11 @@ class _Open:
     sent_at_s: float
     visit: Visit | None = None
     answered_at_s: float | None = None
-    last_token_at_s: float = 0.0
-    gaps_s: array[float] = field(default_factory=lambda: array("f"))
+    tokens_at_s: array[float] = field(default_factory=lambda: array("d"))
+
+    def gaps_s(self) -> FloatArray:
+        """From token to token, as the run folder keeps them."""
+        return np.diff(np.frombuffer(self.tokens_at_s)).astype("<f4")
 
 
 class VirtualClients:
@@ -83,17 +92,19 @@ class VirtualClients:
     def requests(self, run_id: str) -> Iterator[Request]:
         """The schedule as requests, in order."""
         schedule = self._schedule
-        columns = zip(
-            schedule.at_s.tolist(),
-            schedule.asked_input_tokens.tolist(),
-            schedule.asked_output_tokens.tolist(),
-            schedule.tenant,
-            strict=True,
-        )
-        for arrival, (at_s, input_tokens, output_tokens, tenant) in enumerate(columns):
-            name = f"{run_id}-{arrival}"
-            prompt_tokens = max(input_tokens, SHORTEST_PROMPT)
-            yield Request(name, prompt_tokens, output_tokens, at_s, tenant=tenant)
+        for first in range(0, len(schedule), READ_AT_ONCE):
+            part = slice(first, first + READ_AT_ONCE)
+            columns = zip(
+                schedule.at_s[part].tolist(),
+                schedule.asked_input_tokens[part].tolist(),
+                schedule.asked_output_tokens[part].tolist(),
+                schedule.tenant[part],
+                strict=True,
+            )
+            for arrival, (at_s, input_tokens, output_tokens, tenant) in enumerate(columns, first):
+                name = f"{run_id}-{arrival}"
+                prompt_tokens = max(input_tokens, SHORTEST_PROMPT)
+                yield Request(name, prompt_tokens, output_tokens, at_s, tenant=tenant)
 
     def send(self, request: Request) -> None:
         """A request's moment has come: it goes to the gateway, if there is one, and to the server."""
@@ -156,12 +167,10 @@ class VirtualClients:
 
     def receive(self, gained: list[Request], now_s: float) -> None:
         """A step has ended: note its tokens, and let those give up whose limit has passed."""
+        still_open = self._open
         for request in gained:
-            seen = self._open[request]
-            if request.emitted_tokens > 1:
-                seen.gaps_s.append(now_s - seen.last_token_at_s)
-            seen.last_token_at_s = now_s
-            if request.finished:
+            still_open[request].tokens_at_s.append(now_s)
+            if request.emitted_tokens >= request.output_tokens:
                 self._close(request, "succeeded", now_s, 200)
         self._give_up(self._until_first_token, self._patience.first_token_s, "no_first_token", now_s)
         self._give_up(self._until_end, self._patience.total_s, "total_timeout", now_s)
@@ -228,7 +237,8 @@ class VirtualClients:
         error: str | None = None,
         retry_after_s: float | None = None,
     ) -> None:
-        ordered = sorted(seen.gaps_s)
+        gaps_s = seen.gaps_s()
+        ordered: list[float] = np.sort(gaps_s).tolist()
         tokens = request.emitted_tokens
         answered = status == 200
         schedule, arrival = self._schedule, seen.arrival
@@ -268,9 +278,7 @@ class VirtualClients:
             gap_zeros=0 if answered else None,
             in_flight_at_send=seen.in_flight,
         )
-        if sys.byteorder == "big":
-            seen.gaps_s.byteswap()
-        self._keep(record, seen.gaps_s.tobytes())
+        self._keep(record, gaps_s.tobytes())
 
 
 def _rank(ordered: list[float], share: float) -> float | None:

@@ -11,6 +11,7 @@ import csv
 import hashlib
 import io
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -37,6 +38,8 @@ COLUMNS = (
     "prompt_seed",
 )
 MOST_ARRIVALS = 20_000_000
+CSV_ROWS = 8_192
+"""Rows of schedule.csv that are text at one time."""
 GRID = 4_096
 RESOLUTION_S = 1e-8  # of the search; far below the microsecond that times are rounded to
 
@@ -130,30 +133,41 @@ class Schedule:
     def __len__(self) -> int:
         return len(self.at_s)
 
-    def to_csv_bytes(self) -> bytes:
-        """schedule.csv: a header and a row per arrival; RFC 4180 (CRLF), UTF-8, times to the microsecond."""
-        text = io.StringIO(newline="")
-        rows = csv.writer(text, lineterminator="\r\n")
-        rows.writerow(COLUMNS)
-        rows.writerows(
-            zip(
-                range(len(self)),
-                self.segment.tolist(),
-                [f"{at:.6f}" for at in self.at_s.tolist()],
-                self.name,
-                self.tenant,
-                self.session,
-                self.asked_input_tokens.tolist(),
-                self.asked_output_tokens.tolist(),
-                self.prompt_seed.tolist(),
-                strict=True,
+    def csv_parts(self) -> Iterator[bytes]:
+        """schedule.csv in parts: a header and a row per arrival; RFC 4180 (CRLF), UTF-8, times to the
+        microsecond."""
+        for first in range(0, max(len(self), 1), CSV_ROWS):
+            part = slice(first, first + CSV_ROWS)
+            text = io.StringIO(newline="")
+            rows = csv.writer(text, lineterminator="\r\n")
+            if not first:
+                rows.writerow(COLUMNS)
+            rows.writerows(
+                zip(
+                    range(len(self))[part],
+                    self.segment[part].tolist(),
+                    [f"{at:.6f}" for at in self.at_s[part].tolist()],
+                    self.name[part],
+                    self.tenant[part],
+                    self.session[part],
+                    self.asked_input_tokens[part].tolist(),
+                    self.asked_output_tokens[part].tolist(),
+                    self.prompt_seed[part].tolist(),
+                    strict=True,
+                )
             )
-        )
-        return text.getvalue().encode()
+            yield text.getvalue().encode()
+
+    def to_csv_bytes(self) -> bytes:
+        """schedule.csv whole."""
+        return b"".join(self.csv_parts())
 
     def sha256(self) -> str:
         """The SHA-256 of schedule.csv in hex: two runs with the same one asked for exactly the same load."""
-        return hashlib.sha256(self.to_csv_bytes()).hexdigest()
+        digest = hashlib.sha256()
+        for part in self.csv_parts():
+            digest.update(part)
+        return digest.hexdigest()
 
     @classmethod
     def from_csv(cls, data: bytes) -> Schedule:

@@ -12,6 +12,8 @@ from collections import Counter
 from simserver.request import Request
 
 Tenant = str | None
+MOST_KNOWN = 1_000
+"""Tenants whose tokens are remembered; beyond that who left first is forgotten, and starts anew."""
 
 
 class Accounts:
@@ -26,14 +28,25 @@ class Accounts:
     def open(self, request: Request) -> None:
         """A request has come."""
         tenant = request.tenant
-        if not self._open[tenant]:
-            level = min((self.served_tokens[other] for other in self._open if self._open[other]), default=0.0)
+        if tenant not in self._open:
+            level = min((self.served_tokens[other] for other in self._open), default=0.0)
             self.served_tokens[tenant] = max(self.served_tokens.get(tenant, 0.0), level)
         self._open[tenant] += 1
+        self._forget()
 
     def close(self, request: Request) -> None:
         """A request has ended, however it did. What it did not get is not charged."""
-        self._open[request.tenant] -= 1
+        tenant = request.tenant
         if request.admitted_at_s is not None:
             done = request.prompt_tokens if request.emitted_tokens else request.computed_tokens
-            self.served_tokens[request.tenant] += done + request.emitted_tokens
+            self.served_tokens[tenant] += done + request.emitted_tokens
+        self._open[tenant] -= 1
+        if not self._open[tenant]:
+            del self._open[tenant]
+            self.served_tokens[tenant] = self.served_tokens.pop(tenant)
+
+    def _forget(self) -> None:
+        """Keep the list of tenants short: those come last who are there or left last."""
+        while len(self.served_tokens) > max(MOST_KNOWN, len(self._open)):
+            gone = next(tenant for tenant in self.served_tokens if tenant not in self._open)
+            del self.served_tokens[gone]

@@ -152,15 +152,28 @@ class _Plain:
 
 
 class AnswerStream:
-    """One streamed answer, written to an open chunked HTTP response.
+    """One streamed answer, written to an open HTTP response, in chunks unless it is one of HTTP/1.0.
 
     Of a choice's tokens the first goes out at once, then `stream_interval` of them in an event, as
     in vLLM."""
 
-    __slots__ = ("_answer", "_events", "_interval", "_left", "_opened", "_plain", "_sent", "_transport")
+    __slots__ = (
+        "_answer",
+        "_chunked",
+        "_events",
+        "_interval",
+        "_left",
+        "_opened",
+        "_plain",
+        "_sent",
+        "_transport",
+    )
 
-    def __init__(self, transport: asyncio.Transport, answer: Answer, events: Events) -> None:
+    def __init__(
+        self, transport: asyncio.Transport, answer: Answer, events: Events, *, chunked: bool
+    ) -> None:
         self._transport = transport
+        self._chunked = chunked
         self._answer = answer
         self._events = events
         self._interval = answer.rules.stream_interval
@@ -171,13 +184,13 @@ class AnswerStream:
 
     def _plain_part(self, choice: int, script: Script) -> _Plain | None:
         around = self._events.around(choice)
-        if around is None or self._interval > 1 or script.tool_call or script.cut:
+        if around is None or not self._chunked or self._interval > 1 or script.tool_call or script.cut:
             return None
         return _Plain(script, *around)
 
     def greet(self) -> None:
         """Write what comes before the request has begun."""
-        self._write(self._events.greeting())
+        self.write(self._events.greeting())
 
     def write_token(self, choice: int, count: int) -> None:
         """Token `count` (from 1) of a choice is there: write what it brings."""
@@ -200,12 +213,13 @@ class AnswerStream:
             self._left -= 1
             if not self._left:
                 events = events + self._events.closing()
-        self._write(events)
+        self.write(events)
 
     def write_error(self, error: ApiError) -> None:
         """End the stream with an error."""
-        self._write(self._events.failing(error))
+        self.write(self._events.failing(error))
 
-    def _write(self, events: list[bytes]) -> None:
+    def write(self, events: list[bytes]) -> None:
+        """Write events as they are, unless the client has left."""
         if events and not self._transport.is_closing():
-            self._transport.write(b"".join(map(chunk, events)))
+            self._transport.write(b"".join(map(chunk, events) if self._chunked else events))

@@ -28,7 +28,16 @@ from simserver.faults import Faults
 from simserver.gateway_rules import GatewayRules
 from simserver.headers import key_fits
 from simserver.receipt import StampingProtocol
-from simserver.replies import MAX_BODY_BYTES, SERVER, going_down, json
+from simserver.replies import (
+    MAX_BODY_BYTES,
+    SERVER,
+    going_down,
+    json,
+    key_refused,
+    no_such_path,
+    refusal,
+    wrong_method,
+)
 from simserver.serving import Serving
 from simserver.truth import TruthLog
 
@@ -148,11 +157,10 @@ class SimulatedServer:
         path = request.path
         handler = self._routes.get((request.method, path))
         if handler is None:
-            if any(path == known for _, known in self._routes):
-                return json(405, orjson.dumps({"detail": "Method Not Allowed"}))
-            return json(404, orjson.dumps({"detail": "Not Found"}))
+            methods = [method for method, known in self._routes if known == path]
+            return wrong_method(methods) if methods else refusal(no_such_path(path))
         if path.startswith("/v1/") and not key_fits(request.headers, self._settings.api_key):
-            return json(401, orjson.dumps({"error": "Unauthorized"}))
+            return refusal(key_refused())
         response = await handler(request)
         if path.startswith("/v1/"):
             self._serving.metrics.http[path, request.method, f"{response.status // 100}xx"] += 1

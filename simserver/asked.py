@@ -9,6 +9,7 @@ with so many tokens of reasoning, and what follows is a tool call."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -22,7 +23,13 @@ MOST_PRIORITY = 2**31
 MOST_SEQUENCES = 128
 MOST_STOPS = 64
 OWN_FIELD = "simserver"
-_NUMBERS = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
+_NUMBERS = {
+    "temperature": (0.0, sys.float_info.max),
+    "top_p": (sys.float_info.min, 1.0),
+    "presence_penalty": (-2.0, 2.0),
+    "frequency_penalty": (-2.0, 2.0),
+}
+"""The sampling options, each with its least and its highest value."""
 
 ReasoningField = Literal["reasoning", "reasoning_content"]
 Cap = Callable[[int, str | None], int]
@@ -292,7 +299,13 @@ def _whole_number(value: Any, where: str) -> int:
 
 
 def _check_number(fields: dict[str, Any], name: str) -> None:
+    value = fields.get(name)
+    if value is None:
+        return
+    least, most = _NUMBERS[name]
     try:
-        float(fields.get(name) or 0)
+        number = float(value)
     except (TypeError, ValueError):
         raise invalid(f"body.{name}", "Input should be a valid number") from None
+    if not least <= number <= most:
+        raise bad_value(name, number, f"{name} must be from {least:.2g} to {most:.2g}")

@@ -24,6 +24,7 @@ import random
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 
 from simserver.accounts import Accounts
 from simserver.admission import Queue
@@ -58,11 +59,13 @@ class Engine:
     _arrivals_s: deque[float] = field(default_factory=lambda: deque(maxlen=ARRIVALS_KEPT), init=False)
     _accounts: Accounts = field(default_factory=Accounts, init=False)
     _prefill_tokens_per_s: float = field(init=False)
+    _whole_budget: StepBudget = field(init=False)
 
     def __post_init__(self) -> None:
         self._kv = KvCache(self.limits.blocks)
         self._rng = random.Random(self.seed)
         budget = self.limits.max_num_batched_tokens
+        self._whole_budget = StepBudget(budget, budget, budget)
         self._prefill_tokens_per_s = budget / self.cost.step_time_s(budget, 0, 1)
 
     @property
@@ -146,18 +149,20 @@ class Engine:
         for request, count in step.work:
             if request.aborted:
                 continue
-            request.computed_tokens += count
-            if request.computed_tokens < request.known_tokens:
+            computed = request.computed_tokens + count
+            request.computed_tokens = computed
+            if computed < request.known_tokens:
                 continue
-            if not request.emitted_tokens:
+            emitted = request.emitted_tokens + 1
+            if emitted == 1:
                 request.first_token_at_s = now_s
                 self.totals.prompt_tokens += request.prompt_tokens
                 self.totals.cached_prompt_tokens += request.cached_prompt_tokens
-            request.emitted_tokens += 1
+            request.emitted_tokens = emitted
             request.known_tokens += 1
             request.last_token_at_s = now_s
             gained.append(request)
-            if request.emitted_tokens >= request.output_tokens:
+            if emitted >= request.output_tokens:
                 self._end(request)
                 some_finished = True
         self.totals.generation_tokens += len(gained)
@@ -166,10 +171,9 @@ class Engine:
         return gained
 
     def _plan(self, now_s: float, policy: Policy) -> Plan:
-        whole = self.limits.max_num_batched_tokens
         looks = policy.budget or (self._waiting and not policy.plain)
         view = self._view(now_s) if looks else None
-        budget = policy.budget(view) if view and policy.budget else StepBudget(whole, whole, whole)
+        budget = policy.budget(view) if view and policy.budget else self._whole_budget
         plan = Plan(budget)
         preempted = self._go_on(plan)
         if self._waiting and not preempted:
@@ -179,19 +183,13 @@ class Engine:
     def _go_on(self, plan: Plan) -> bool:
         """Plan the running requests' next tokens; True when one had to be preempted."""
         preempted = False
-        running, work = self._running, plan.work
-        index, most = 0, plan.budget.tokens
-        while index < len(running) and plan.tokens < most:
+        running, most = self._running, plan.budget.tokens
+        index = 0
+        while (index := self._write_on(plan, index)) < len(running) and plan.tokens < most:
             request = running[index]
             computed = request.computed_tokens
             count = request.known_tokens - computed
-            decoding = count == 1 and request.emitted_tokens > 0
-            if decoding and computed < request.blocks * BLOCK_TOKENS:  # the common case, kept short
-                work.append((request, 1))
-                plan.tokens += 1
-                plan.cached_tokens += computed
-                index += 1
-                continue
+            decoding = request.decoding
             if not decoding:
                 count = plan.room_for_prompt(count)
                 if count < 1:
@@ -207,6 +205,31 @@ class Engine:
                 plan.add(request, count, prompt=not decoding)
                 index += 1
         return preempted
+
+    def _write_on(self, plan: Plan, index: int) -> int:
+        """Plan a token for each running request from place `index` that wants one and has room for it.
+
+        Returns the place of the first that wants more, or of the first beyond the budget. Nearly all of
+        an engine's work is this loop, so it is kept short.
+        """
+        work = plan.work
+        room = min(plan.budget.tokens - plan.tokens, len(self._running) - index)
+        cached_tokens, last = plan.cached_tokens, index + room
+        before = index
+        for request in islice(self._running, index, last):
+            computed = request.computed_tokens
+            if (
+                request.known_tokens - computed != 1
+                or not request.emitted_tokens
+                or computed >= request.blocks * BLOCK_TOKENS
+            ):
+                break
+            work.append((request, 1))
+            cached_tokens += computed
+            index += 1
+        plan.cached_tokens = cached_tokens
+        plan.tokens += index - before
+        return index
 
     def _admit(self, plan: Plan, now_s: float, policy: Policy, view: View | None) -> None:
         """Plan what waiting requests there is room for."""

@@ -41,6 +41,12 @@ class Exchange:
         """Whether the engine has made all its tokens."""
         return all(request.finished for request in self.answer.sequences)
 
+    @property
+    def error(self) -> ApiError | None:
+        """Why the server gave up on it; None while it has not."""
+        ended = self.ended
+        return ended.result() if ended.done() and not ended.cancelled() else None
+
     def one_done(self) -> None:
         """A sequence is whole; with the last one the request has ended."""
         self._left -= 1

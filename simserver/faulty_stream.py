@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from simserver.answers import AnswerStream, chunk
+from simserver.answers import AnswerStream
 from simserver.errors import ApiError
 from simserver.faults import Fault
 from simserver.replies import fault_error
@@ -74,8 +74,7 @@ class FaultyStream:
     def _strike(self, choice: int, count: int) -> None:
         name = self._fault.name
         if name == "garbage":
-            for event in GARBAGE:
-                self._transport.write(chunk(event))
+            self._stream.write(list(GARBAGE))
             self._stream.write_token(choice, count)
             return
         if name == "stall":
@@ -94,7 +93,7 @@ class FaultyStream:
         loop = asyncio.get_running_loop()
         ends_s = loop.time() + seconds
         while (left_s := ends_s - loop.time()) > 0 and not self._transport.is_closing():
-            self._transport.write(chunk(b": keep-alive\n\n"))
+            self._stream.write([b": keep-alive\n\n"])
             await asyncio.sleep(min(KEEP_ALIVE_S, left_s))
         self._release()
 

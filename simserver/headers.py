@@ -16,7 +16,7 @@ def key_fits(headers: Mapping[str, str], key: str | None) -> bool:
     if key is None:
         return True
     scheme, _, given = headers.get("Authorization", "").partition(" ")
-    return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), key.encode())
+    return scheme.lower() == "bearer" and hmac.compare_digest(_bytes(given), _bytes(key))
 
 
 def tenant_of(headers: Mapping[str, str], tenant_header: str) -> str | None:
@@ -31,8 +31,13 @@ def caller_of(headers: Mapping[str, str], tenant_header: str, ip: str | None) ->
 
 def key_digest(headers: Mapping[str, str]) -> str | None:
     """A digest of the API key, which is all of it that is kept; None without one."""
-    key = headers.get("Authorization", "").partition(" ")[2].strip()
-    return blake2b(key.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest() if key else None
+    key = _bytes(headers.get("Authorization", "").partition(" ")[2])
+    return blake2b(key, digest_size=8).hexdigest() if key else None
+
+
+def _bytes(text: str) -> bytes:
+    """A header's text as it came: bytes that are no UTF-8 stand as surrogates in it."""
+    return text.strip().encode("utf-8", "surrogateescape")
 
 
 def fault_asked(headers: Mapping[str, str]) -> Fault | None:

@@ -56,6 +56,7 @@ class Metrics(Collector):
         self.http: Counter[tuple[str, str, str]] = Counter()
         self.cancelled = 0
         self.schedule_slip_s = 0.0
+        self.open_requests = 0
         self.look()
         tokens = request_tokens(max_model_len)
         self.time_to_first_token = Histogram(
@@ -164,6 +165,7 @@ class Metrics(Collector):
             ("vllm:num_requests_running", "Requests in the running batch.", queue.running),
             ("vllm:num_requests_waiting", "Requests waiting to be admitted.", queue.waiting),
             ("vllm:kv_cache_usage_perc", "KV-cache use; 1 is full.", self._kv_cache_used_ratio),
+            ("simserver_open_requests", "Requests let in whose answer has not ended.", self.open_requests),
         ):
             gauge = GaugeMetricFamily(name, about, labels=names)
             gauge.add_metric(values, value)

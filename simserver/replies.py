@@ -32,6 +32,21 @@ def refusal(error: ApiError) -> web.Response:
     return response
 
 
+def no_such_path(path: str) -> ApiError:
+    return ApiError(404, f"There is nothing at {path[:200]}.", "NotFoundError")
+
+
+def wrong_method(methods: list[str]) -> web.Response:
+    """The answer at a path that is there, with the methods that it has."""
+    response = refusal(ApiError(405, "Method Not Allowed", "BadRequestError"))
+    response.headers["Allow"] = ", ".join(methods)
+    return response
+
+
+def key_refused() -> ApiError:
+    return ApiError(401, "The API key is missing or not the right one.", "AuthenticationError")
+
+
 def turned_away(refusal: Refusal) -> ApiError:
     """vLLM's words with 503; with 429 those of a gateway, and when to come back."""
     if refusal.status == UNAVAILABLE:

@@ -116,11 +116,16 @@ def _own_length(asked: Asked, rules: Rules, seed: str) -> float:
 
 
 def _stopped(script: Script, asked: Asked) -> Script:
-    """The script as it ends where the first of the stop strings is complete."""
+    """The script as it ends where the first of the stop strings is complete.
+
+    The words repeat, so that a string that is not found within one round more than its own length
+    never comes.
+    """
     before = script.reasoning_tokens
-    texts = [script.text(number) for number in range(before + 1, script.tokens + 1)]
-    text, ends = "".join(texts), list(accumulate(map(len, texts)))
     least = asked.least_tokens - before
+    round_tokens = max(least, 0) + len(TEXTS) + max(map(len, asked.stop))
+    texts = [script.text(number) for number in range(before + 1, script.tokens + 1)[:round_tokens]]
+    text, ends = "".join(texts), list(accumulate(map(len, texts)))
     silent = ends[min(least, len(ends)) - 1] if least > 0 and ends else 0
     found = [
         (at + len(stop), at, stop)

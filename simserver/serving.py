@@ -97,8 +97,9 @@ class Serving:
         try:
             body = await read_body(request)
         except web.HTTPRequestEntityTooLarge:
-            error = ApiError(413, f"The body is larger than {MAX_BODY_BYTES} bytes.", "Bad Request", "body")
-            return json(error.status, error.body)
+            return refusal(
+                ApiError(413, f"The body is larger than {MAX_BODY_BYTES} bytes.", "Bad Request", "body")
+            )
         way, door = Way(self._receipt(endpoint, request)), self._door
         await self._turns.turn()
         try:
@@ -131,13 +132,19 @@ class Serving:
             return json(status, fault_error(fault).body)
 
         exchange = Exchange(self._answer(asked, way, request))
+        self.metrics.open_requests += 1
+        left = True
         try:
             if asked.stream:
-                return await self._stream(endpoint, request, exchange, fault, way.rate_headers())
-            return await self._whole(endpoint, exchange)
+                response = await self._stream(endpoint, request, exchange, fault, way.rate_headers())
+            else:
+                response = await self._whole(endpoint, exchange)
+            left = False
+            return response
         finally:
+            self.metrics.open_requests -= 1
             self.steps.abort(exchange)
-            self._account(way, exchange, fault)
+            self._account(way, exchange, fault, left)
 
     def _most_output_tokens(self, asked: Asked) -> int:
         """The tokens that an answer may have, by which a gateway counts it beforehand."""
@@ -155,8 +162,6 @@ class Serving:
             raise going_down()
         if (error := self._no_room(asked, headers_are_out=False)) is not None:
             raise error
-        if asked.stream and request.version != HttpVersion11:
-            raise ApiError(505, "Streams are chunked: ask with HTTP/1.1.", "HTTP Version Not Supported")
 
     def _no_room(self, asked: Asked, headers_are_out: bool) -> ApiError | None:
         """The refusal of a request beyond a limit of the queue.
@@ -214,12 +219,14 @@ class Serving:
         """Headers go out at once, even if the request then waits; the step loop writes the
         events."""
         response = web.StreamResponse(headers={**_SSE, **rate_headers})
-        response.enable_chunked_encoding()
+        chunked = request.version >= HttpVersion11
+        if chunked:
+            response.enable_chunked_encoding()
         await response.prepare(request)
         if request.transport is None:
             raise ConnectionResetError("the client left")
         transport, answer = request.transport, exchange.answer
-        stream = AnswerStream(transport, answer, endpoint.events(answer))
+        stream = AnswerStream(transport, answer, endpoint.events(answer), chunked=chunked)
         faulty = FaultyStream(stream, transport, fault, answer.tokens, exchange.fail) if fault else None
         exchange.stream = faulty or stream
         exchange.stream.greet()
@@ -239,25 +246,31 @@ class Serving:
             return json(error.status, error.body)
         return json(200, orjson.dumps(endpoint.whole(exchange.answer)))
 
-    def _account(self, way: Way, exchange: Exchange, fault: Fault | None) -> None:
-        """Log and count a request that was in the engine and has ended, however it did."""
-        answer, ended = exchange.answer, exchange.ended
-        if exchange.finished:
-            for sequence, script in zip(answer.sequences, answer.scripts, strict=True):
-                reason = "length" if script.finish_reason == "length" else "stop"
-                self.metrics.observe_finished(sequence, reason, answer.asked.n, answer.asked.most_tokens)
-            self._log(way, "finished", 200, exchange)
-        elif not ended.cancelled() and ended.done():
-            error = ended.result()
-            if error is not None and error.status == UNAVAILABLE:
+    def _account(self, way: Way, exchange: Exchange, fault: Fault | None, left: bool) -> None:
+        """Log and count a request that was in the engine and has ended, however it did.
+
+        left: the client went before all was sent. The engine may have made all tokens by then: they
+        count in /metrics, but such an answer was not finished.
+        """
+        answer, error = exchange.answer, exchange.error
+        if error is not None:
+            if error.status == UNAVAILABLE:
                 self._log(way, "rejected", 200, exchange)
                 return
             self.metrics.finished["error"] += len(answer.sequences)
             self._log(way, self.ending or "faulted", 200 if answer.asked.stream else 500, exchange)
             way.failed = way.failed or (fault is not None and fault.name == "reset")
+            return
+        if exchange.finished:
+            for sequence, script in zip(answer.sequences, answer.scripts, strict=True):
+                reason = "length" if script.finish_reason == "length" else "stop"
+                self.metrics.observe_finished(sequence, reason, answer.asked.n, answer.asked.most_tokens)
         else:
             self.metrics.cancelled += len(answer.sequences)
+        if left:
             self._log(way, "cancelled", CLIENT_LEFT, exchange)
+        else:
+            self._log(way, "finished", 200, exchange)
 
     def _log(
         self,

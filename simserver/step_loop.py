@@ -54,11 +54,6 @@ class StepLoop:
         self._clock = clock
         self._watch = LatenessWatch(clock())
 
-    @property
-    def in_flight(self) -> int:
-        """Requests in the engine, waiting and running."""
-        return len(self._jobs)
-
     def submit(self, exchange: Exchange) -> None:
         for job in exchange.jobs:
             self._engine.submit(job.request)

@@ -12,9 +12,9 @@ together.
 gateway: `passed`, or why the gateway turned the request away (queue_timeout, requests ...); empty
 without one. passed_monotonic_s: when it let the request through.
 
-outcome: finished | cancelled (the client left) | stopped (the server went down) | rejected (no room,
-see status) | refused (a bad request: see status) | faulted (a fault was asked for and ended it). Neither
-prompts nor answers are written."""
+outcome: finished | cancelled (the client left before all was sent) | stopped (the server went
+down) | rejected (no room, see status) | refused (a bad request: see status) | faulted (a fault was
+asked for and ended it). Neither prompts nor answers are written."""
 
 from __future__ import annotations
 

@@ -37,23 +37,24 @@ def run_virtually(
     upcoming = iter(arrivals)
     following = next(upcoming, None)
     now_s, sample_s = 0.0, 0.0
+    next_s = 0.0
+    """When the next arrival or sample is due."""
 
     def pass_time(to_s: float) -> None:
         """Everything that happens until `to_s` without a step's end."""
-        nonlocal following, sample_s
-        while True:
-            arrival_s = math.inf if following is None else following.arrived_at_s
-            if min(arrival_s, sample_s) > to_s:
-                return
-            if following is not None and arrival_s <= sample_s:
+        nonlocal following, sample_s, next_s
+        while next_s <= to_s:
+            if following is not None and following.arrived_at_s <= sample_s:
                 submit(following)
                 following = next(upcoming, None)
             else:
                 on_sample(sample_s)
                 sample_s += sample_every_s
+            next_s = min(math.inf if following is None else following.arrived_at_s, sample_s)
 
     while now_s <= until_s:
-        pass_time(now_s)
+        if next_s <= now_s:
+            pass_time(now_s)
         start_s = engine.next_start_s(now_s)
         if start_s is None and following is None:
             return now_s
@@ -68,7 +69,8 @@ def run_virtually(
         now_s += step.duration_s
         if now_s > until_s:
             break
-        pass_time(now_s)
+        if next_s <= now_s:
+            pass_time(now_s)
         on_step(engine.complete(step, now_s), now_s)
     pass_time(until_s)
     return until_s

@@ -209,19 +209,11 @@ def test_other_paths(server: str) -> None:
     assert get(server, "/v1/nowhere")[0] == 404
 
 
-def test_a_stream_for_an_http_1_0_client_is_refused(server: str) -> None:
-    parts = urlsplit(server)
-    payload = json.dumps(stream(2)).encode()
-    head = f"POST {CHAT} HTTP/1.0\r\nContent-Length: {len(payload)}\r\n\r\n".encode()
-    with socket.create_connection((parts.hostname, parts.port or 0), timeout=20) as connection:
-        connection.sendall(head + payload)
-        assert b" 505 " in connection.recv(200)
-
-
 def test_a_key_guards_v1_and_nothing_else(start_simserver: StartServer) -> None:
     base_url = start_simserver("--api-key", "secret")
     for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "secret"}):
-        assert ask(base_url, stream(1), headers) == (401, {"error": "Unauthorized"})
+        status, answer = ask(base_url, stream(1), headers)
+        assert (status, answer["error"]["code"]) == (401, 401)
     assert get(base_url, "/v1/models")[0] == 401
     assert get(base_url, "/health")[0] == get(base_url, "/metrics")[0] == 200
     body = {"messages": USER, "max_tokens": 1}

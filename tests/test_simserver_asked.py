@@ -91,13 +91,18 @@ def said(script: Script) -> list[str]:
     st.integers(0, 5),
     st.integers(0, 30),
     st.lists(
-        st.sampled_from([" ", "ad qu", "load", "r", "st tok", "never", "river stone cloud", "e"]), max_size=3
+        st.sampled_from(
+            [" ", "ad qu", "load", "r", "st tok", "never", "river stone cloud", "e", "pattern time"]
+        ),
+        max_size=3,
     ),
+    st.sampled_from([40, 400]),
 )
 def test_a_stop_string_cuts_where_a_reader_of_the_whole_text_would(
-    number: int, reasoning: int, least: int, stop: list[str]
+    number: int, reasoning: int, least: int, stop: list[str], most: int
 ) -> None:
-    asked = replace(ASKED, stop=tuple(stop), reasoning_tokens=reasoning, least_tokens=least)
+    """In the longer answers all words come round several times."""
+    asked = replace(ASKED, stop=tuple(stop), reasoning_tokens=reasoning, least_tokens=least, most_tokens=most)
     (script,) = scripts(asked, RULES, number)
     uncut = said(scripts(replace(asked, stop=()), RULES, number)[0])
     # The plain way: add token after token, and look whether a stop string is there now and was not before.
@@ -114,7 +119,7 @@ def test_a_stop_string_cuts_where_a_reader_of_the_whole_text_would(
             assert (script.tokens, script.finish_reason, script.stop_reason) == (place, "stop", found)
             assert "".join(said(script)[reasoning:]) == text[:at]
             return
-    assert (script.tokens, script.finish_reason, script.stop_reason) == (40, "length", None)
+    assert (script.tokens, script.finish_reason, script.stop_reason) == (most, "length", None)
     assert said(script) == uncut
 
 
