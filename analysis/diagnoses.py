@@ -31,6 +31,7 @@ TPOT_HARDLY_MOVES = 1.25
 QUEUE_BEFORE = 5
 HALF = 0.5
 BUSY_FOR_SURE = 0.6
+SHARED_STEPS = 0.3
 RISES_WITH = 0.7
 RISES_A_LITTLE = 0.3
 FEW_STREAMS = 4
@@ -251,6 +252,8 @@ def _decode(facts: Facts) -> Seen | None:
     too_slow = seen.tpot_limit_s is not None and (seen.tpot_few_s or 0.0) > seen.tpot_limit_s
     if too_slow and few is not None and few <= FEW_STREAMS:
         return Seen("likely", figures, "decode_alone")
+    if _worth_telling(facts, "prefill") and (facts.prompts.others_ratio or 0.0) >= SHARED_STEPS:
+        return Seen("hint", figures)  # prompts in the same steps slow the streams as well, and fit too
     if correlation >= RISES_WITH:
         return Seen("strong", figures)
     return Seen("likely" if correlation >= RISES_A_LITTLE else "hint", figures)

@@ -3,8 +3,8 @@
 A finding's sentence, evidence and advice are in wording_diagnosis.py.
 
 Order: the client first where it was at fault for sure or likely, because no other figure can be trusted
-before that is mended; then by the share of the harmed requests that show the cause's evidence; at last what
-did no harm.
+before that is mended; then what is sure or likely before mere hints, each by the share of the harmed requests
+that show the cause's evidence; at last what did no harm.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ class Finding:
     figures: Mapping[str, float | int | str | None]
 
 
+_ORDER: dict[Strength, int] = {"strong": 0, "likely": 0, "hint": 1}
+
+
 def diagnose(facts: Facts) -> list[Finding]:
     """Every finding of DIAGNOSES, in the order told above."""
     found = []
@@ -43,11 +46,11 @@ def diagnose(facts: Facts) -> list[Finding]:
         explains = facts.unexplained if row.key == "unexplained" else facts.explained.get(row.key, NOTHING)
         found.append((row, _finding(row, seen, explains)))
 
-    def rank(item: tuple[Diagnosis, Finding]) -> tuple[int, float]:
+    def rank(item: tuple[Diagnosis, Finding]) -> tuple[int, int, float]:
         row, one = item
         if row.about == "client" and one.strength != "hint":
-            return (0, 0.0)
-        return (2 if row.about == "answers" else 1, -(one.explains.ratio or 0.0))
+            return (0, 0, 0.0)
+        return (2 if row.about == "answers" else 1, _ORDER[one.strength], -(one.explains.ratio or 0.0))
 
     return [one for _, one in sorted(found, key=rank)]
 
