@@ -1,12 +1,12 @@
-"""Which sockets have something to read: told at once, or, when much comes, together every millisecond.
+"""Which sockets have something to read: told at once, or, when much comes, together every few milliseconds.
 
     little comes    a socket becomes ready ─► the hub wakes ─► it is read
-    much comes      the hub sleeps for a millisecond, whatever comes ─► all that are ready by then are read
+    much comes      the hub sleeps for 3 ms, whatever comes ─► all that are ready by then are read
 
 Waking a process that sleeps was measured to cost some 100 us of CPU, caches being cold then, where reading a
 chunk takes 30. The times do not suffer, for the kernel stamps what it receives; without its stamps all is
 read at once. So it is when many of those who wait for an answer are ready together: before long one of them
-would get two chunks in a millisecond, and both would have one stamp.
+would get two chunks in one look, and both would have one stamp.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from gevent import monkey
 from client.clock import monotonic_ns
 from client.wire import Wire
 
-LOOK_EVERY_S = 0.001
-"""The hub's timers round up: it is up to twice as long."""
+LOOK_EVERY_S = 0.003
+"""The hub's timers round up to milliseconds. Longer saves little more and delays a user's next request."""
 
 FEW_RATIO = 0.1
 """Up to so many of those who wait for an answer may be ready together for it to be worth waiting for more."""
 
-_READ_AT_ONCE = 64
+_READ_AT_ONCE = 1024
+"""More than are ready in one look: what was left over would wait for the next."""
 _READABLE = 1
 
 
