@@ -117,6 +117,10 @@ def find(search: Search, shape: str, start_rps: float, run_at: RunAt, show: Show
 
 
 def _search_of(arguments: argparse.Namespace) -> Search:
+    if arguments.rate == "auto":
+        raise OptionError(
+            "capacity finds the rate itself: give --rate a number to begin with, or leave it out"
+        )
     try:
         slo = parse_slo(arguments.slo)
         start_rps = float(arguments.rate)

@@ -22,7 +22,7 @@ from analysis.load import load_run
 from analysis.summary import summarize
 from analysis.table import side_by_side
 from experiments.virtual_clients import Patience, VirtualClients
-from loadgen.options import OPTIONS
+from loadgen.options import OPTIONS, OptionError
 from loadgen.plan import Plan, make_plan
 from loadgen.settings import read_settings
 from runlog.exit_codes import ExitCode
@@ -173,6 +173,8 @@ def _plan(
     given = argparse.Namespace(**{name: getattr(arguments, name) for name in LOAD_OPTIONS})
     given.model = arguments.preset
     settings = read_settings(given, host="virtual")
+    if settings.auto_rate:
+        raise OptionError("--rate auto measures a real server; in virtual time give --rate a number")
     described = {name: str(getattr(given, name)) for name in (*LOAD_OPTIONS, "model")}
     server = {
         "virtual": "true",

@@ -1,6 +1,6 @@
 """The master's side of a run, as Locust sees it: from the options to a finished run folder and an exit code.
 
-    test_start ─► plan ─► preflight ─► muster ─► Run.lead ─► report ─► exit code
+    test_start ─► plan ─► preflight (─► calibration) ─► muster ─► Run.lead ─► report ─► exit code
 
 It works in a greenlet of its own. Locust's shape asks `tick()` once a second how many users there should be:
 one per worker while the run lasts, then None, which ends Locust's test.
@@ -21,6 +21,7 @@ from locust.env import Environment
 from client import clock
 from loadgen import messages
 from loadgen.budget import budget_of
+from loadgen.calibrate import CalibrationRefused, CalibrationStopped, calibrate
 from loadgen.crew import Worker, take_clock_answer
 from loadgen.given import options_as_given
 from loadgen.ledger import Ledger
@@ -28,8 +29,8 @@ from loadgen.link import Link
 from loadgen.muster import WorkersMissing, muster, wait_for_workers
 from loadgen.options import OptionError
 from loadgen.plan import Plan, make_plan
-from loadgen.preflight import PreflightRefused, check_target
-from loadgen.report import analyse, check_slo
+from loadgen.preflight import PreflightRefused, check_plan, check_target
+from loadgen.report import analyse, check_slo, ttft_limit_s
 from loadgen.run import Run
 from loadgen.settings import read_settings
 from loadgen.speaker import the_speaker, try_prompt
@@ -46,6 +47,8 @@ NO_RUN = {
     LoadRuleError: ExitCode.USAGE,
     RunFolderError: ExitCode.USAGE,
     PreflightRefused: ExitCode.PREFLIGHT_REFUSED,
+    CalibrationRefused: ExitCode.PREFLIGHT_REFUSED,
+    CalibrationStopped: ExitCode.SAFETY_VALVE,
     WorkersMissing: ExitCode.WORKERS_MISSING,
 }
 """What keeps a run from starting, each told in one line, and its exit code."""
@@ -199,6 +202,8 @@ class Conductor:
         if not preflighted:
             plan = self._preflight(plan)
         wait_for_workers(self._link, options.expect_workers_max_wait or LATE_WORKERS_S)
+        if plan.settings.auto_rate:
+            plan = self._calibrate(plan)
         self._mustering = [Worker(client_id) for client_id in self._link.client_ids()]
         crew = muster(self._link, self._mustering)
         ledger = Ledger(plan, Path(plan.settings.runs_dir))
@@ -214,22 +219,41 @@ class Conductor:
 
     def _preflight(self, plan: Plan) -> Plan:
         """The plan with what the target showed of itself. Raises PreflightRefused."""
-        workers = len(self._link.client_ids()) if self._link.distributed else 0
         plan, notices = check_target(
             plan.settings,
             plan,
             confirmed_host=plan.settings.confirm_target,
-            workers=workers,
+            workers=self._other_processes(),
             stream=plan.settings.stream,
             extra_body=the_speaker(self._environment.user_classes).extra_body,
         )
         for notice in notices:
             logger.info("%s", notice)
-        if plan.settings.load == "open":
-            logger.info("%s", budget_of(plan.schedule, plan.settings.valves.max_requests, plan.calibration))
-        elif plan.settings.valves.max_requests is None:
+        if plan.settings.load == "open" and not plan.settings.auto_rate:
+            self._tell_budget(plan)
+        elif plan.settings.load == "closed" and plan.settings.valves.max_requests is None:
             logger.info("a closed loop sends as fast as answers come; --max-requests sets a limit")
         return plan
+
+    def _calibrate(self, plan: Plan) -> Plan:
+        """The plan at the rate that the target was found to take. Raises CalibrationRefused,
+        CalibrationStopped, and PreflightRefused for a load that cannot be sent from here."""
+        speaker = the_speaker(self._environment.user_classes)
+        user = speaker(self._environment)
+        limit_s = ttft_limit_s(plan.settings.slo)
+        found = calibrate(plan, speaker.__name__, user.prompt, user.extra_body, limit_s)
+        plan = plan.at_rate(found)
+        for notice in check_plan(plan, found.answer_s, self._other_processes()):
+            logger.info("%s", notice)
+        self._tell_budget(plan)
+        return plan
+
+    def _other_processes(self) -> int:
+        """How many workers will send; 0 when this process does."""
+        return len(self._link.client_ids()) if self._link.distributed else 0
+
+    def _tell_budget(self, plan: Plan) -> None:
+        logger.info("%s", budget_of(plan.schedule, plan.settings.valves.max_requests, plan.calibration))
 
     def _end_test_without_a_shape(self) -> None:
         """`tick` ends the test; where the class picker chose no shape, nobody asks it."""

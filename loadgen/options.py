@@ -18,7 +18,7 @@ from client.endpoints import ENDPOINTS
 from client.engines import ENGINES
 from loadgen.extras import headers_told, parse_body, parse_headers
 from loadgen.probes import parse_probes
-from loadgen.texts import number, positive, ratio, seconds, some_seconds, whole, yes
+from loadgen.texts import number, positive, rate_or_auto, ratio, seconds, some_seconds, whole, yes
 from shapes import SHAPES
 from shapes.arrivals import ARRIVALS
 
@@ -89,9 +89,18 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "--rate",
         "6",
-        "mean requests/s, open load",
-        "open: mean rate in requests per second, the same for every shape",
-        positive,
+        "mean requests/s, open load; auto: measured",
+        "open: mean rate in requests per second, the same for every shape; auto: 60 % of what the server "
+        "takes, found in some 25 s of requests before the load and beside it",
+        rate_or_auto,
+    ),
+    Option(
+        "--calibration-step",
+        "4s",
+        "rate auto: s a step",
+        "--rate auto: seconds of each of its steps (1, 2, 5, 10, 20, 50 requests in flight); longer where "
+        "the first token takes long",
+        some_seconds,
     ),
     Option(
         "--load-users",

@@ -21,6 +21,7 @@ import orjson
 from client.calibration import UNCALIBRATED, PromptCalibration
 from client.preflight import Preflight
 from loadgen.arrival import Arrival
+from loadgen.capacity_rule import Calibration
 from loadgen.given import command_told
 from loadgen.settings import RunSettings
 from runlog.folder import RunInfo
@@ -100,6 +101,19 @@ class Plan:
         )
         settings = replace(self.settings, dialect=found.dialect)
         return Plan(settings, self.schedule, info, calibration or UNCALIBRATED)
+
+    def at_rate(self, calibration: Calibration) -> Plan:
+        """The same plan drawn at the rate that was measured, with what measuring it showed and cost."""
+        rate_rps = calibration.capacity.rate_rps
+        drawn = make_plan(self.settings.at_rate(rate_rps), self.info.run_id, self.info.options, ())
+        info = replace(
+            drawn.info,
+            command=self.info.command,
+            server={**self.info.server, "calibration": asdict(calibration.spent)},
+            prompt_calibration=self.info.prompt_calibration,
+            rate_calibration=calibration.told(),
+        )
+        return replace(self, settings=drawn.settings, schedule=drawn.schedule, info=info)
 
     def __len__(self) -> int:
         return len(self.schedule)

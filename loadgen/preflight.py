@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from client.calibration import UNCALIBRATED
 from client.dialects import DIALECTS
 from client.engines import EngineError
 from client.preflight import Preflight, preflight
@@ -71,15 +70,21 @@ def check_target(
         raise PreflightRefused(str(error)) from error
     if found.refused:
         raise PreflightRefused(found.line)
+    plan = plan.after(found)
     told = [
         _answered_line(found),
         _server_line(found),
         *found.notices,
-        *_smallest_prompt(plan, found),
-        *_check_machine(settings, plan, found, workers),
+        *([] if settings.auto_rate else check_plan(plan, found.duration_s or 0.0, workers)),
         _spent_line(found),
     ]
-    return plan.after(found), told
+    return plan, told
+
+
+def check_plan(plan: Plan, answer_s: float, workers: int) -> list[str]:
+    """What to know of a plan whose target has been asked: can it be sent, from here? One answer takes
+    `answer_s` at least. Raises PreflightRefused."""
+    return [*_smallest_prompt(plan), *_check_machine(plan, answer_s, workers)]
 
 
 def require_confirmation(host: str, confirmed_host: str | None, resolve: Resolve = resolve) -> None:
@@ -113,9 +118,9 @@ def _server_line(found: Preflight) -> str:
     return f"server: {known}; nothing forces an answer to its length (dialect {found.dialect})"
 
 
-def _smallest_prompt(plan: Plan, found: Preflight) -> list[str]:
+def _smallest_prompt(plan: Plan) -> list[str]:
     """A prompt cannot be shorter than the server's own template and a word."""
-    least = (found.calibration or UNCALIBRATED).tokens_of(1)
+    least = plan.calibration.tokens_of(1)
     short = int((plan.schedule.asked_input_tokens < round(least)).sum())
     if not short:
         return []
@@ -133,13 +138,13 @@ def _spent_line(found: Preflight) -> str:
     )
 
 
-def _check_machine(settings: RunSettings, plan: Plan, found: Preflight, workers: int) -> list[str]:
+def _check_machine(plan: Plan, answer_s: float, workers: int) -> list[str]:
     demand = Demand(
         at_s=plan.schedule.at_s,
-        least_s=found.duration_s or 0.0,
-        longest_s=settings.total_limit_s,
+        least_s=answer_s,
+        longest_s=plan.settings.total_limit_s,
         workers=max(workers, 1),
-        fresh_connections=settings.connections == "fresh",
+        fresh_connections=plan.settings.connections == "fresh",
     )
     impossible, doubtful = shortages(demand, limits_here())
     if impossible and not workers:

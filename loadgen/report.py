@@ -34,6 +34,15 @@ def check_slo(text: str) -> None:
         raise OptionError(f"--slo: {error}") from error
 
 
+def ttft_limit_s(slo: str) -> float | None:
+    """The tightest limit on TTFT in a checked SLO; None where it has none."""
+    if not slo:
+        return None
+    from analysis.slo import parse_slo
+
+    return parse_slo(slo).ttft_limit_s()
+
+
 def analyse(folder: Path) -> ExitCode:
     """Write summary.json and report.html into `folder`, log the verdict, and return the run's exit code."""
     folder = folder.resolve()

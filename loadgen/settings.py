@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from argparse import Namespace
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from loadgen.options import OPTIONS, Option, OptionError
@@ -13,13 +13,17 @@ from loadgen.valves import Valves
 from shapes import SHAPES, ShapeSettings
 from shapes.errors import LoadRuleError
 from shapes.lengths import Lengths, parse_lengths
+from shapes.shape import DEFAULT_RATE_RPS
 
 DEFAULT_DURATION_S = 120.0
 
 
 @dataclass(frozen=True)
 class RunSettings:
-    """All options of a run, read and checked. `duration_s` is None where the shape decides (a salvo)."""
+    """All options of a run, read and checked. `duration_s` is None where the shape decides (a salvo).
+
+    With `auto_rate` the rate in `shape_settings` stands there only until one has been measured (`at_rate`).
+    """
 
     target: str
     model: str
@@ -39,6 +43,8 @@ class RunSettings:
     run_name: str
     runs_dir: str
     load: str = "open"
+    auto_rate: bool = False
+    calibration_step_s: float = 4.0
     endpoint: str = "chat"
     gaps: str = "all"
     engine: str = "direct"
@@ -59,6 +65,10 @@ class RunSettings:
         plain = re.sub(r"[^A-Za-z0-9._-]+", "-", self.run_name).strip("-.")[:60]
         return plain or self.shape
 
+    def at_rate(self, rate_rps: float) -> RunSettings:
+        """The same settings with a mean rate that has been measured."""
+        return replace(self, auto_rate=False, shape_settings=replace(self.shape_settings, rate_rps=rate_rps))
+
 
 def read_settings(parsed: Namespace, host: str | None, shape: str | None = None) -> RunSettings:
     """RunSettings from Locust's parsed options; `shape` overrides --shape (a picked LoadTestShape class).
@@ -77,8 +87,11 @@ def read_settings(parsed: Namespace, host: str | None, shape: str | None = None)
     if not duration_s and shape != "salvo":
         duration_s = DEFAULT_DURATION_S
     closed = values["load"] == "closed"
+    auto_rate = values["rate"] is None
+    if auto_rate:
+        _check_auto_rate(shape, values["load"])
     shape_settings = ShapeSettings(
-        rate_rps=values["load_users"] if closed else values["rate"],
+        rate_rps=values["load_users"] if closed else values["rate"] or DEFAULT_RATE_RPS,
         duration_s=duration_s or None,
         period_s=values["period"],
         peak_ratio=values["peak_ratio"],
@@ -113,6 +126,8 @@ def read_settings(parsed: Namespace, host: str | None, shape: str | None = None)
             run_name=values["run_name"] or shape,
             runs_dir=values["runs_dir"],
             load=values["load"],
+            auto_rate=auto_rate,
+            calibration_step_s=values["calibration_step"],
             endpoint=values["endpoint"],
             engine=values["engine"],
             api_version=values["api_version"],
@@ -130,6 +145,17 @@ def read_settings(parsed: Namespace, host: str | None, shape: str | None = None)
         )
     except LoadRuleError as error:
         raise OptionError(str(error)) from error
+
+
+def _check_auto_rate(shape: str, load: str) -> None:
+    if load == "closed":
+        raise OptionError(
+            "--rate auto is for an open load; in a closed one --load-users decides: leave one of them out"
+        )
+    if shape in ("salvo", "steps"):
+        raise OptionError(
+            f"--rate auto means nothing to the shape {shape}, which says its own rates: leave it out"
+        )
 
 
 def _read(option: Option, text: Any) -> Any:

@@ -42,6 +42,11 @@ def positive(text: str) -> float:
     return value
 
 
+def rate_or_auto(text: str) -> float | None:
+    """A rate above 0; None for "auto": it is to be measured."""
+    return None if text == "auto" else positive(text)
+
+
 def ratio(text: str) -> float:
     """A number above 0 and at most 1."""
     value = positive(text)

@@ -86,7 +86,8 @@ class RunInfo:
     drain. `server` says what the preflight learned: kind, version, known_by (null where unknown), the dialect
     that requests speak, and in preflight its own requests, input_tokens and output_tokens;
     `prompt_calibration` holds overhead_tokens and tokens_per_word, empty where prompts were not
-    counted.
+    counted. `rate_calibration` holds what `--rate auto` found: capacity_rps, at_least, rate_rps and steps,
+    else it is empty; its requests are counted in server's calibration, as the preflight's are in preflight.
     """
 
     run_id: str
@@ -116,6 +117,7 @@ class RunInfo:
     counts: dict[str, int] = field(default_factory=dict)
     server: dict[str, Any] = field(default_factory=dict)
     prompt_calibration: dict[str, float] = field(default_factory=dict)
+    rate_calibration: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     format_version: int = FORMAT_VERSION
 
