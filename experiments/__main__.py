@@ -11,6 +11,8 @@ from experiments.capacity import add_arguments as capacity_options
 from experiments.capacity import capacity
 from experiments.demo import RUN_TIME_S, demo
 from experiments.launch import LaunchError
+from experiments.quick import add_arguments as quick_options
+from experiments.quick import quick
 from experiments.simulate import add_arguments, simulate
 from experiments.suite import add_arguments as suite_options
 from experiments.suite import suite
@@ -72,11 +74,21 @@ def main() -> ExitCode:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
     )
+    quick_options(
+        commands.add_parser(
+            "quick",
+            help="what bursts cost on a server: a rate found for it, evenly and in pulses, five minutes",
+            description="Find a mean rate for the server (--rate auto), send it evenly (A) and in pulses of\n"
+            "five times the mean every 20 s (B), and write matrix.html: the price of burstiness.",
+        )
+    )
     arguments = parser.parse_args()
     told = ["python", "-m", "experiments", *sys.argv[1:]]
     try:
         if arguments.command == "suite":
             return suite(arguments, told)
+        if arguments.command == "quick":
+            return quick(arguments, told)
         if arguments.command == "capacity":
             return capacity(arguments, told)
         if arguments.command == "simulate":

@@ -11,7 +11,7 @@ import argparse
 import json
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -82,7 +82,15 @@ def suite(arguments: argparse.Namespace, command: list[str], show: Show = print)
     OK when every run ended with every request accounted for and no variant is worse than the base;
     SLO_MISSED for a regression. Raises SuiteError, OptionError, LaunchError, KeyboardInterrupt.
     """
-    wanted = _told(arguments)
+    again = f"python -m experiments suite {arguments.file}"
+    return carry_out(_told(arguments), arguments, again, command, show)
+
+
+def carry_out(
+    wanted: Suite, arguments: argparse.Namespace, again: str, command: list[str], show: Show
+) -> ExitCode:
+    """Run what is not done of a suite, wherever it was described; `again` is the command that resumes it, and
+    `arguments` has resume, runs_dir and allow. Returns and raises as `suite`."""
     state = _state(arguments, wanted)
     steps = wanted.steps()
     todo = [step for step in steps if step.key not in state.done]
@@ -92,7 +100,7 @@ def suite(arguments: argparse.Namespace, command: list[str], show: Show = print)
     try:
         stopped = _run_all(wanted, state, todo, show, command)
     except KeyboardInterrupt:
-        show(f"\nInterrupted. To go on: python -m experiments suite {arguments.file} --resume {state.folder}")
+        show(f"\nInterrupted. To go on: {again} --resume {state.folder}")
         raise
     return _conclude(wanted, state, stopped, arguments.allow, show)
 
@@ -100,8 +108,26 @@ def suite(arguments: argparse.Namespace, command: list[str], show: Show = print)
 def _told(arguments: argparse.Namespace) -> Suite:
     """The suite as its file and the command line say."""
     found = read_suite(arguments.file)
+    load = options_set(arguments.set)
+    if arguments.repeats is not None and arguments.repeats < 1:
+        raise SuiteError("--repeats must be at least 1")
+    variants = None
+    if arguments.host:
+        if not arguments.model:
+            raise SuiteError("--host needs --model, the model's name as the server says it")
+        variants = {"server": running_server(arguments.host, arguments.model)}
+    return found.changed(load, repeats=arguments.repeats, workers=arguments.workers, variants=variants)
+
+
+def running_server(host: str, model: str) -> Variant:
+    """The variant "server": one that runs already."""
+    return Variant("server", "url", host, None, model, None, 60.0)
+
+
+def options_set(texts: Sequence[str]) -> dict[str, str]:
+    """Options of every run by name, from NAME=VALUE. Raises SuiteError."""
     load = {}
-    for text in arguments.set:
+    for text in texts:
         name, equals, value = text.partition("=")
         name = {"run_time": "duration", "users": "load_users"}.get(name, name).replace("-", "_")
         try:
@@ -111,14 +137,7 @@ def _told(arguments: argparse.Namespace) -> Suite:
         if not equals:
             raise SuiteError(f"--set {text}: write NAME=VALUE with an option of a run, such as run_time=60s")
         load[name] = value
-    if arguments.repeats is not None and arguments.repeats < 1:
-        raise SuiteError("--repeats must be at least 1")
-    variants = None
-    if arguments.host:
-        if not arguments.model:
-            raise SuiteError("--host needs --model, the model's name as the server says it")
-        variants = {"server": Variant("server", "url", arguments.host, None, arguments.model, None, 60.0)}
-    return found.changed(load, repeats=arguments.repeats, workers=arguments.workers, variants=variants)
+    return load
 
 
 def _state(arguments: argparse.Namespace, wanted: Suite) -> State:
@@ -151,6 +170,7 @@ def _run_all(wanted: Suite, state: State, todo: Sequence[Step], show: Show, comm
         variant = wanted.variants[name]
         with serving(variant, state.folder / f"server-{name}.log", show) as url:
             for step in steps:
+                wanted = _at_measured_rate(wanted, state)
                 capped = _cap_passed(wanted, state, step)
                 if capped:
                     return capped
@@ -167,6 +187,15 @@ def _run_all(wanted: Suite, state: State, todo: Sequence[Step], show: Show, comm
                 if url is not None and cool_down(url, wanted.cool_down_limit_s) is False:
                     show(f"  the server was still busy {wanted.cool_down_limit_s:g} s after the run")
     return ""
+
+
+def _at_measured_rate(wanted: Suite, state: State) -> Suite:
+    """With the rate "auto" the first run measures it and the others take it over: all run at one mean."""
+    if wanted.load.get("rate") != "auto":
+        return wanted
+    infos = (read_run_info(state.folder / row["run"]) for row in state.done.values())
+    rate_rps = next((info.mean_rate_rps for info in infos if info.rate_calibration), None)
+    return wanted if rate_rps is None else replace(wanted, load={**wanted.load, "rate": f"{rate_rps:g}"})
 
 
 def _by_variant(steps: Sequence[Step]) -> Iterator[tuple[str, list[Step]]]:

@@ -8,7 +8,8 @@
     max_requests = 50000         # caps of the whole suite; the run that would pass one is not begun
     max_tokens = 5000000
 
-    [load]                       # options of every run, as python -m loadgen explains them
+    [load]                       # options of every run, as python -m loadgen explains them; of a rate
+                                 # "auto" the first run finds the figure, for all of them
     rate = 6.5
     run_time = "300s"
     [scenarios.B-pulse]          # ... and of one scenario

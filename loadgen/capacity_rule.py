@@ -2,9 +2,11 @@
 
     records of 1, 2, 5, 10, 20, 50 in flight ─► step_of ─► capacity_of ─► LOAD_SHARE of it is the mean rate
 
-A step is short and few answers end in it, so its throughput is what Little's law says of the time that one
-answer takes: in flight / (mean TTFT + mean TPOT x (mean tokens - 1)). Of an answer that was cut off at the
-step's end the TTFT and the TPOT count as they were, and its length as it was asked for. Where no TTFT was
+A step is short and few answers end in it, so its throughput is the lower of two estimates that err upwards
+in different places. By Little's law of the time that one answer takes: in flight / (mean TTFT + mean TPOT x
+(mean tokens - 1)); too high while a queue is still growing. By the tokens that came in the step's second
+half, per second and divided by the mean answer's: too high while few prompts are read. Of an answer that was
+cut off at the step's end the tokens count as they came, and its length as it was asked for. Where no TTFT was
 measured (answers in one piece) the throughput is the answers that ended, divided by the step's length.
 
 Within a step the KV cache does not fill as it will under a load of long answers: the figure is a start, and
@@ -108,10 +110,9 @@ def step_of(
     tpots_s = [record.tpot_s for record in counted or records if record.tpot_s is not None]
     tokens = asked_tokens_mean * _share_of_asked(records)
     ttft_s, tpot_s = _mean(waits_s), _mean(tpots_s)
-    if ttft_s is not None and tokens <= 1:
-        throughput_rps = in_flight / ttft_s
-    elif ttft_s is not None and tpot_s is not None:
-        throughput_rps = in_flight / (ttft_s + tpot_s * (tokens - 1))
+    if ttft_s is not None and (tpot_s is not None or tokens <= 1):
+        by_time_rps = in_flight / (ttft_s + (tpot_s or 0.0) * (tokens - 1))
+        throughput_rps = min(by_time_rps, _late_tokens_per_s(records, length_s) / tokens)
     else:
         throughput_rps = len(answers) / length_s
     p95_s = waits_s[ceil(0.95 * len(waits_s)) - 1] if waits_s else None
@@ -165,6 +166,23 @@ def _ttft_or_wait_s(record: RequestRecord) -> float | None:
     if record.outcome != "cancelled" or record.sent_at_s is None or record.ended_at_s is None:
         return None
     return record.ended_at_s - record.sent_at_s
+
+
+def _late_tokens_per_s(records: Sequence[RequestRecord], length_s: float) -> float:
+    """Output tokens per second in the second half of a step, which begins with its first request; the tokens
+    of one answer are taken as evenly spaced between its first and its last."""
+    began_s = min((record.sent_at_s for record in records if record.sent_at_s is not None), default=0.0)
+    from_s, until_s = began_s + length_s / 2, began_s + length_s
+    tokens = 0.0
+    for record in records:
+        first_s, last_s = record.first_token_at_s, record.last_token_at_s
+        if first_s is None or last_s is None:
+            continue
+        tokens += from_s <= first_s < until_s
+        if last_s > first_s:
+            within_s = max(min(last_s, until_s) - max(first_s, from_s), 0.0)
+            tokens += ((record.output_tokens or 1) - 1) * within_s / (last_s - first_s)
+    return tokens / (until_s - from_s)
 
 
 def _share_of_asked(records: Sequence[RequestRecord]) -> float:

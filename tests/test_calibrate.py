@@ -1,4 +1,4 @@
-"""--rate auto with real Locust processes: its steps, the rate from them, their cost, and ends that come early."""
+"""--rate auto with real Locust processes: its steps, the rate from them, their cost, and early ends."""
 
 from __future__ import annotations
 

@@ -51,22 +51,28 @@ def step(in_flight: int, throughput_rps: float | None, why: str = "") -> Step:
 
 
 def test_throughput_is_littles_law_of_the_time_that_an_answer_takes() -> None:
-    found = step_of(5, [answer(0.5), answer(1.5)], 4.0, 51.0, None)  # 1 s + 50 x 20 ms = 2 s
-    assert (found.requests, found.ended, found.held) == (2, 2, True)
+    found = step_of(5, [answer(0.5), answer(1.5)] * 5, 2.0, 51.0, None)  # 1 s + 50 x 20 ms = 2 s
+    assert (found.requests, found.ended, found.held) == (10, 10, True)
     assert found.ttft_mean_s == pytest.approx(1.0)
     assert found.tpot_mean_s == pytest.approx(0.02)
     assert found.throughput_rps == pytest.approx(2.5)
 
 
+def test_the_tokens_that_really_came_bound_the_throughput() -> None:
+    """From 1 s to 2 s one answer shows 25 of its gaps, the other its first token and 25 gaps: 51 in all."""
+    found = step_of(5, [answer(0.5), answer(1.5)], 2.0, 51.0, None)
+    assert found.throughput_rps == pytest.approx(1.0)
+
+
 def test_an_answer_that_was_cut_off_counts_as_long_as_it_was_asked_for() -> None:
     long = cut(answer(1.0, asked=201), output_tokens=101)
-    found = step_of(10, [long], 4.0, 201.0, None)  # 1 s + 200 x 20 ms = 5 s
+    found = step_of(10, [long] * 20, 4.0, 201.0, None)  # 1 s + 200 x 20 ms = 5 s
     assert found.output_tokens_mean == 201
     assert (found.ended, found.throughput_rps) == (0, pytest.approx(2.0))
 
 
 def test_answers_shorter_than_asked_for_raise_the_throughput() -> None:
-    found = step_of(1, [answer(0.5, tokens=26, asked=51)], 4.0, 102.0, None)  # half of what is asked for
+    found = step_of(1, [answer(0.5, tokens=26, asked=51)], 1.0, 102.0, None)  # half of what is asked for
     assert found.output_tokens_mean == pytest.approx(52.0)
     assert found.throughput_rps == pytest.approx(1 / (0.5 + 0.02 * 51))
 
