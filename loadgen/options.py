@@ -60,6 +60,8 @@ _SHAPES_HELP = "; ".join(f"{name}: {kind.summary}" for name, kind in SHAPES.item
 _ENGINES_HELP = (
     f"What makes the requests. {'; '.join(f'{row.name}: {row.summary}' for row in ENGINES.values())}"
 )
+_RATE_HELP = "open: mean requests/s of every shape; auto: 60 % of what the server takes, measured before it"
+_STEP_HELP = "--rate auto: seconds of each of its six steps; longer where first tokens take long"
 _ARRIVALS_HELP = "; ".join(f"{name}: {kind.summary}" for name, kind in ARRIVALS.items())
 
 OPTIONS: tuple[Option, ...] = (
@@ -86,22 +88,8 @@ OPTIONS: tuple[Option, ...] = (
         "request at a time, so that a slow server slows the load",
         choices=("open", "closed"),
     ),
-    Option(
-        "--rate",
-        "6",
-        "mean requests/s, open load; auto: measured",
-        "open: mean rate in requests per second, the same for every shape; auto: 60 % of what the server "
-        "takes, found in some 25 s of requests before the load and beside it",
-        rate_or_auto,
-    ),
-    Option(
-        "--calibration-step",
-        "4s",
-        "rate auto: s a step",
-        "--rate auto: seconds of each of its steps (1, 2, 5, 10, 20, 50 requests in flight); longer where "
-        "the first token takes long",
-        some_seconds,
-    ),
+    Option("--rate", "6", "mean requests/s, open load; auto: measured", _RATE_HELP, rate_or_auto),
+    Option("--calibration-step", "4s", "rate auto: s a step", _STEP_HELP, some_seconds),
     Option(
         "--load-users",
         "10",
