@@ -7,11 +7,14 @@ import math
 from analysis.burstiness import counts_per_window
 from analysis.client_bound import MOST_CPU_RATIO, bound_seconds, observed_s, told
 from analysis.lumps import MOST_TINY_GAPS_RATIO
+from analysis.numbers import percent
 from analysis.own_error import worker_loads
 from analysis.trust import Evidence, Finding, rounded_down
 
 MOST_OWN_FAILURES_RATIO = 0.001
 MOST_CANCELLED_RATIO = 0.01
+MOST_CACHED_RATIO = 0.01
+"""Of the prompt tokens: above it a run is no fair pair for one that met a cold cache."""
 CLOCK_OF_PEAK_GAP = 0.1
 LEAST_CLOCK_LIMIT_S = 0.001
 MOST_TOLD = 3
@@ -41,6 +44,19 @@ def client_bound(evidence: Evidence) -> Finding:
 def lumped(evidence: Evidence) -> Finding:
     """Chunk gaps below 0.1 ms / all, and who made them."""
     return Finding(evidence.lumps.tiny_gap_ratio, MOST_TINY_GAPS_RATIO, evidence.lumps.told)
+
+
+def cached_prompts(evidence: Evidence) -> Finding:
+    """Prompt tokens that came from the server's prefix cache / all, over the successes that say so."""
+    load = evidence.run.load
+    done = load[(load["outcome"] == "succeeded") & load["cached_tokens"].notna()]
+    tokens = float(done["input_tokens"].sum())
+    if not tokens:
+        return Finding(None, MOST_CACHED_RATIO, "the server does not say how many prompt tokens were cached")
+    ratio = float(done["cached_tokens"].sum()) / tokens
+    return Finding(
+        ratio, MOST_CACHED_RATIO, f"{percent(ratio)} of the prompt tokens came from the server's prefix cache"
+    )
 
 
 def own_failures(evidence: Evidence) -> Finding:

@@ -93,6 +93,15 @@ CHECKS: tuple[Check, ...] = (
         "choose a --dialect that forces lengths, or compare only runs with the same lengths",
     ),
     Check(
+        "cached prompts",
+        "Did the server compute the prompts, or know them already?",
+        "ratio",
+        "warn",
+        ran.cached_prompts,
+        "use prompts of this run alone (the default), restart the server or clear its prefix cache; compare "
+        "only runs with the same share",
+    ),
+    Check(
         "load reached",
         "Was the load sent as planned?",
         "ratio",

@@ -62,7 +62,8 @@ def test_a_good_run_is_valid(make_run: MakeRun) -> None:
         counts={"planned": len(good_records())},
     )
     results = run_checks(run, [(5.0, 7.0)])
-    assert [row.name for row in results if row.passed is not True] == []
+    unsaid = [row.name for row in results if row.passed is not True]
+    assert unsaid == ["cached prompts"]  # this server says nothing of its cache
     assert verdict(results) == ("VALID", [])
     assert warnings(results) == []
     assert all(row.advice == "" for row in results)
