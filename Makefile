@@ -12,7 +12,7 @@ demo: $(VENV)/run.stamp    ## the same load evenly and in pulses against the sim
 	@$(BIN)/python -m experiments demo
 
 test: $(VENV)/dev.stamp    ## the fast tests
-	$(BIN)/python -m pytest -q -m "not slow" -n 3 --dist loadfile
+	$(BIN)/python -m pytest -q -m "not slow" -n 3 --dist loadfile --no-loadscope-reorder
 
 test-slow: $(VENV)/dev.stamp    ## end to end: processes, the demo
 	$(BIN)/python -m pytest -q -m slow --timeout 600

@@ -12,7 +12,7 @@ from experiments.launch import REPOSITORY, simulated_server
 from experiments.suite import options_set
 from runlog.folder import read_run_info
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 
 def quick(*arguments: str) -> subprocess.CompletedProcess[str]:

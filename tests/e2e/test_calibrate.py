@@ -19,7 +19,7 @@ from tests.byte_server import ByteServer
 from tests.test_clues import streamed
 from tests.test_web_ui import get, web_ui
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 AUTO = ("--rate", "auto", "--calibration-step", "500ms", "--output-tokens", "20")
 
@@ -54,7 +54,8 @@ def test_the_rate_is_60_percent_of_what_the_steps_found(server: str, tmp_path: P
     assert [step["in_flight"] for step in steps] == list(STEPS)
     assert all(step["why"] == "" for step in steps)
     assert all(0 <= step["ended"] <= step["requests"] >= step["in_flight"] for step in steps)
-    assert found["capacity_rps"] == max(step["throughput_rps"] for step in steps)
+    rates = [step["throughput_rps"] for step in steps if step["throughput_rps"] is not None]
+    assert found["capacity_rps"] == max(rates)
     assert found["rate_rps"] == pytest.approx(LOAD_SHARE * found["capacity_rps"], rel=0.01)
     assert info.mean_rate_rps == found["rate_rps"]
     assert info.options["rate"] == "auto"
