@@ -31,7 +31,13 @@ def capacity_page(
 
 def _trials(trials: Sequence[Trial], how: str) -> Section:
     head = TEXT["head"].split("|")
-    shown = table(head, [trial_cells(trial) for trial in trials], numeric=range(1, 7), wide=(7, 8))
+    shown = table(
+        head,
+        [trial_cells(trial) for trial in trials],
+        numeric=range(1, 7),
+        wide=(7, 8),
+        caption=TEXT["trials"],
+    )
     return Section("trials", TEXT["trials"], join([shown, element("p", how, class_="note")]))
 
 

@@ -63,7 +63,7 @@ def _figures(number: int, found: Comparison) -> Section:
         title,
         join(
             [
-                table(head(found), rows, numeric=range(1, 6), wide=(6,)),
+                table(head(found), rows, numeric=range(1, 6), wide=(6,), caption=found.candidate),
                 element("p", how(found), class_="note"),
             ]
         ),

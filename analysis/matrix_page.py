@@ -34,7 +34,7 @@ def matrix_page(found: Matrix) -> str:
 
 def _cells(found: Matrix) -> Section:
     rows = [[noted(value, note) for value, note in cells(row)] for row in found.figures.values()]
-    shown = table(TEXT["head"].split("|"), rows, numeric=range(2, 9))
+    shown = table(TEXT["head"].split("|"), rows, numeric=range(2, 9), caption=found.name)
     return Section("cells", TEXT["cells"], shown)
 
 
@@ -44,7 +44,11 @@ def _differences(found: Matrix) -> list[Section]:
         for row in rows:
             title = TEXT["figures"].format(scenario=scenario, candidate=row.candidate, base=row.base)
             shown = table(
-                compared_head(row), [compared_cells(row, one) for one in row.rows], range(1, 6), (6,)
+                compared_head(row),
+                [compared_cells(row, one) for one in row.rows],
+                range(1, 6),
+                (6,),
+                caption=f"{scenario}, {row.candidate}",
             )
             content = join([shown, element("p", how(row), class_="note")])
             sections.append(Section(f"differs-{len(sections) + 1}", title, content))

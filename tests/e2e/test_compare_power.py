@@ -68,6 +68,7 @@ def test_two_budgets_under_scenario_b_are_told_apart(tmp_path: Path) -> None:
     assert {row.finding for row in found.rows} & {"better", "worse"}
 
 
+@pytest.mark.timeout(1500)
 def test_of_200_pairs_of_equal_policies_at_most_17_are_called_different(tmp_path: Path) -> None:
     with ProcessPoolExecutor(max_workers=2) as pool:
         called: Iterator[bool] = pool.map(told_apart, [tmp_path] * PAIRS, range(PAIRS))
