@@ -8,8 +8,8 @@ GROUPS_TEXT = {
     "head": "group|requests|failed or rejected|TTFT p50|TTFT p95|TTFT p99|TPOT p50|TPOT p95|SLO attainment",
     "tenants": "Who hurts whom",
     "tenants_note": "A tenant's bursts are found in its own arrivals and hurt until 10 s after their end.",
-    "tenants_head": "tenant|requests|bursts|TTFT p95, calm|others burst|own burst|attainment, calm|others burst|"
-    "own burst",
+    "tenants_head": "tenant|requests|bursts|TTFT p95, calm|others burst|own burst|attainment, calm|"
+    "others burst|own burst",
     "flow": "Flow of tokens",
     "flow_head": "of|requests|token deadlines|missed|requests that flowed",
     "flow_note": "A token is due {first} after sending and then every {deadline}, what came early being "
