@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -31,6 +32,8 @@ class _Parser(argparse.ArgumentParser):
 
 def main() -> ExitCode:
     """Run the named experiment; returns its exit code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)  # progress is to be seen through a pipe too
     parser = _Parser(
         prog="python -m experiments",
         description="Decisions from several runs. Run from the repository root.",
