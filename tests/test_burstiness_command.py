@@ -177,3 +177,37 @@ def test_a_run_has_three_columns_and_errors_are_one_line(
     assert main(["burstiness", "--html", str(log), str(log)]) == 3
     assert "must end in .html" in capsys.readouterr().err
     assert log.read_text(encoding="utf-8").startswith("at_s")
+
+
+def test_what_is_printed_names_each_stream_once_and_says_how_it_was_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of two runs streams are named after both; a stream that reads like one before says so."""
+    runs = [write_run(tmp_path / name, [answered(k, 0.1 * k) for k in range(200)]) for name in ("a", "b")]
+    assert main(["burstiness", str(runs[0])]) == 0
+    alone = capsys.readouterr().out
+    assert "asked:" in alone.splitlines()[0]
+    assert "The same as asked." in alone
+    assert "95 % of Poisson streams" in alone
+    assert main(["burstiness", *map(str, runs)]) == 0
+    both = capsys.readouterr().out
+    assert "a asked:" in both
+    assert "b first byte:" in both
+    log = lines(tmp_path / "log.csv", "at_s", "4", "1", "soon", "2")
+    assert main(["burstiness", str(log), "--html"]) == 0
+    printed = capsys.readouterr().out
+    assert "note: 1 of 4 lines" in printed
+    assert str(tmp_path / "log.burstiness.html") in printed
+    assert (tmp_path / "log.burstiness.html").exists()
+    assert main(["burstiness", str(log), "--html", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["replay"] is None, "JSON alone, and too few to say"
+
+
+def test_json_holds_the_suggestion_and_how_near_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = lines(tmp_path / "even.csv", "at_s", *(str(k / 10) for k in range(600)))
+    assert main(["burstiness", str(log), "--json"]) == 0
+    replay = json.loads(capsys.readouterr().out)["replay"]
+    assert replay["options"].startswith("--shape uniform")
+    assert replay["near"] is True

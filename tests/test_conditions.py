@@ -154,3 +154,34 @@ def test_conditions_join_with_three_values(tmp_path: Path) -> None:
     found = concerned(load, parse_conditions("tenant=a and output_tokens>0"))
     assert found.yes.tolist() == [True, False, False, False, False]
     assert found.unknown.tolist() == [False, False, True, True, False], "a failing condition settles it"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("output_tokens<20", [True, False, False, False]),
+        ("output_tokens<=20", [True, True, False, False]),
+        ("output_tokens=20", [False, True, False, False]),
+        ("output_tokens!=20", [True, False, True, False]),
+        ("output_tokens>=20", [False, True, True, False]),
+        ("output_tokens>20", [False, False, True, False]),
+        ("output_tokens<10.5", [True, False, False, False]),
+        ("Output_Tokens<20", [True, False, False, False]),
+        ("tenant=a", [True, False, False, False]),
+        ("tenant!=a", [False, True, True, False]),
+        ("input_tokens>=20", [False, False, False, False]),
+    ],
+)
+def test_each_relation_at_its_limit_and_a_missing_value_is_never_met(
+    tmp_path: Path, text: str, expected: list[bool]
+) -> None:
+    """Of 10, 20 and 30 tokens and of unknown length; tenants a, b, c and none."""
+    records = [
+        answered(k, float(k), tokens=10 * (k + 1), input_tokens=10, tenant=tenant)
+        for k, tenant in enumerate("abc")
+    ]
+    records.append(failed(3, 3.0, asked_input_tokens=None))
+    load = load_run(write_run(tmp_path, records)).load
+    found = concerned(load, parse_conditions(text))
+    assert found.yes.tolist() == expected
+    assert found.unknown.tolist() == [False, False, False, True]

@@ -317,3 +317,54 @@ def _lines(row: dict[str, Any]) -> list[str]:
 def _numbers(found: Iterable[dict[str, Any]]) -> list[float]:
     rows = [row for one in found for row in one["findings"]]
     return [value for row in rows for value in row["figures"].values() if isinstance(value, float)]
+
+
+def failing(folder: Path, at_s: list[float]) -> dict[str, Any]:
+    """A calm run of 60 s in which the requests due at these moments failed; what is found of it."""
+    records = [
+        failed(r.arrival, r.scheduled_at_s or 0.0, status=502) if r.scheduled_at_s in at_s else r
+        for r in steady(60)
+    ]
+    found = summarize(load_run(write_run(folder, records, slo=SLO, duration_s=60.0)))["diagnosis"]
+    (row,) = found["findings"]
+    return dict(row)
+
+
+@pytest.mark.parametrize(
+    ("at_s", "at_one_time"),
+    [
+        ([20.0, 22.0, 25.0], True),
+        ([20.0, 25.0], False),
+        ([20.0, 24.0, 30.0], False),
+        ([float(second) for second in range(2, 58, 3)], False),
+    ],
+    ids=["within 6 s", "two are too few", "over 10 s", "all the time"],
+)
+def test_failures_at_one_time_are_told_from_failures_all_along(
+    tmp_path: Path, at_s: list[float], at_one_time: bool
+) -> None:
+    row = failing(tmp_path, at_s)
+    assert (row["key"], row["figures"]["failed"]) == ("failures", len(at_s))
+    assert ("at one time" in row["sentence"]) is at_one_time
+
+
+def test_a_request_lost_to_a_closed_connection_is_no_failure_of_the_server(tmp_path: Path) -> None:
+    lost = {"failure_class": "stale_connection", "status": None, "error": "closed"}
+    records = [failed(r.arrival, r.scheduled_at_s or 0.0, **lost) if in_burst(r) else r for r in steady()]
+    found = summarize(load_run(write_run(tmp_path, records, slo=SLO, **BURST)))["diagnosis"]
+    assert keys(found) == ["stale"]
+    assert found["findings"][0]["figures"]["stale"] == 16
+
+
+def test_a_busy_worker_explains_the_harm_of_its_own_requests_only(tmp_path: Path) -> None:
+    """Even arrivals are worker 0's, odd ones worker 1's; all in the burst are late, and worker 0 is busy."""
+    records = [replace(r, worker=(r.arrival or 0) % 2) for r in steady()]
+    records = [
+        replace(r, first_answer_at_s=(r.sent_at_s or 0.0) + 0.9) if in_burst(r) else r for r in records
+    ]
+    busy = [(0, [second, 0.99, 0.4, 0.6, 9]) for second in range(8, 13)]
+    slo = "answer_ttft<500ms"
+    found = summarize(load_run(write_run(tmp_path, records, client_load=busy, slo=slo, **BURST)))["diagnosis"]
+    assert found["harmed"] == 16
+    by_key = {row["key"]: row["explains"] for row in found["findings"]}
+    assert (by_key["client"], by_key["unexplained"]) == (8, 8)

@@ -75,6 +75,49 @@ def test_a_lone_salvo_is_a_burst_and_few_requests_or_a_new_level_are_none() -> N
     assert found_bursts(step, 100.0) == []
 
 
+def counted(counts: list[int]) -> np.ndarray:
+    """`counts[s]` arrivals spread evenly over second s."""
+    return np.concatenate([s + np.arange(n) / max(n, 1) for s, n in enumerate(counts)])
+
+
+@pytest.mark.parametrize(
+    ("gap_s", "expected"),
+    [
+        (1, [(20.0, 25.0)]),
+        (2, [(20.0, 22.0), (24.0, 26.0)]),
+        (3, [(20.0, 22.0), (25.0, 27.0)]),
+    ],
+)
+def test_bursts_one_second_apart_are_one_and_others_are_two(
+    gap_s: int, expected: list[tuple[float, float]]
+) -> None:
+    counts = [2] * 60
+    for first in (20, 22 + gap_s):
+        counts[first : first + 2] = [20, 20]
+    assert found_bursts(counted(counts), 60.0) == expected
+
+
+def test_a_gap_is_bridged_to_the_burst_before_it_however_often() -> None:
+    counts = [2] * 60
+    counts[20:27] = [20, 2, 20, 2, 20, 2, 20]
+    counts[29] = 20
+    assert found_bursts(counted(counts), 60.0) == [(20.0, 27.0), (29.0, 30.0)]
+
+
+def test_at_high_rates_a_burst_has_twice_the_rate_and_lasts_to_one_and_a_half() -> None:
+    """Of 100/s: 190 is far beyond chance and no burst; 160 beside 210 is part of one, 140 is not."""
+    calm = [100] * 60
+    assert found_bursts(counted([*calm[:20], 190, 190, *calm[22:]]), 60.0) == []
+    found = found_bursts(counted([*calm[:20], 140, 160, 210, 160, 160, 160, 140, *calm[27:]]), 60.0)
+    assert found == [(21.0, 26.0)]
+
+
+def test_the_load_ends_where_it_ends() -> None:
+    """A burst in the last half second ends with the load; what comes after that is none of it."""
+    at_s = np.concatenate([counted([2] * 60), 60 + np.arange(20) / 40, np.full(50, 61.0)])
+    assert found_bursts(at_s, 60.5) == [(60.0, 60.5)]
+
+
 def test_a_run_without_planned_bursts_is_judged_by_those_found(tmp_path: Path) -> None:
     """1/s, and from 20 to 22 s 20/s whose TTFT is 2 s: found, marked, and in the report's words."""
     times = sorted([*(k + 0.5 for k in range(60)), *(20 + k / 20 for k in range(40))])

@@ -10,7 +10,7 @@ from analysis.groups import BANDS, OTHERS
 from analysis.load import load_run
 from analysis.summary import summarize
 from runlog.record import RequestRecord
-from tests.run_folders import answered, failed, write_run
+from tests.run_folders import answered, cancelled, failed, write_run
 
 
 def test_groups_hand_worked(tmp_path: Path) -> None:
@@ -35,6 +35,29 @@ def test_groups_hand_worked(tmp_path: Path) -> None:
     ]
     assert found["tenant"] == [], "nobody has a tenant"
     assert BANDS[1] == "128 to 511"
+
+
+def test_what_did_not_succeed_or_is_unknown_has_its_place(tmp_path: Path) -> None:
+    """Of tenant a: 2 answers, a failure after its first token, a rejection, one cut off. One request of
+    nobody and of unknown length is in no group."""
+    records = [
+        answered(0, 0.0, ttft_s=0.1, tenant="a", input_tokens=100),
+        answered(1, 1.0, ttft_s=0.1, tenant="a", input_tokens=100),
+        failed(2, 2.0, tenant="a", asked_input_tokens=100, first_token_at_s=2.9),
+        failed(3, 3.0, tenant="a", asked_input_tokens=100, outcome="rejected"),
+        cancelled(4, 4.0, age_s=1.0, tenant="a", asked_input_tokens=100),
+        answered(5, 5.0, tenant="b", input_tokens=600),
+        failed(6, 6.0, asked_input_tokens=None),
+    ]
+    found = summarize(load_run(write_run(tmp_path, records)))["groups"]
+    a, b = found["tenant"]
+    assert (a["requests"], a["errors"], a["error_ratio"]) == (5, 2, 0.5), "one was cut off: neither"
+    assert (a["ttft"]["p50"]["value"], a["ttft"]["p99"]["value"]) == pytest.approx((0.1, 0.1))
+    assert (b["group"], b["requests"]) == ("b", 1)
+    assert [(row["group"], row["requests"]) for row in found["input_tokens"]] == [
+        ("0 to 127", 5),
+        ("512 to 2047", 1),
+    ]
 
 
 def test_many_names_end_in_others(tmp_path: Path) -> None:
@@ -75,6 +98,26 @@ def test_who_hurts_whom(tmp_path: Path) -> None:
     assert (by["tenant"], by["requests"]) == ("b", 22)
     assert (b["own"]["requests"], b["others"]["requests"], b["by"]) == (51, 0, [])
     assert b["quiet"]["requests"] == 109
+
+
+def test_a_request_in_two_bursts_counts_for_its_own_tenant_alone(tmp_path: Path) -> None:
+    """a bursts at 40 s, b at 45 s: from 45 s on a's requests are in both, and its own comes first."""
+    rows = [(k / 2, "a") for k in range(240)] + [(k + 0.25, "b") for k in range(120)]
+    rows += [(40 + k / 40, "a") for k in range(40)] + [(45 + k / 40, "b") for k in range(40)]
+    records = [answered(number, at_s, tenant=tenant) for number, (at_s, tenant) in enumerate(sorted(rows))]
+    a, b = summarize(load_run(write_run(tmp_path, records, duration_s=120.0)))["tenants"]
+    assert (a["tenant"], a["bursts"], b["bursts"]) == ("a", 1, 1)
+    assert (a["own"]["requests"], a["others"]["requests"]) == (40 + 2 * 11, 2 * 5)
+    assert [(row["tenant"], row["requests"]) for row in a["by"]] == [("b", 10)]
+    assert (b["own"]["requests"], b["others"]["requests"]) == (40 + 11, 5)
+    assert [(row["tenant"], row["requests"]) for row in b["by"]] == [("a", 5)]
+
+
+def test_the_twenty_greatest_tenants_have_rows(tmp_path: Path) -> None:
+    names = [f"t{place:02}" for place in range(22) for _ in range(30 - place)]
+    records = [answered(k, k / 100, tenant=name) for k, name in enumerate(names)]
+    rows = summarize(load_run(write_run(tmp_path, records)))["tenants"]
+    assert [row["tenant"] for row in rows] == [f"t{place:02}" for place in range(20)]
 
 
 def test_one_tenant_hurts_nobody(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from analysis.load import load_run
-from analysis.masking import LONGEST_MASKED, MOST_GROUPS, error_kinds, mask
+from analysis.masking import (
+    LONGEST_EXAMPLE,
+    LONGEST_MASKED,
+    MOST_GROUPS,
+    error_kinds,
+    mask,
+    shortened,
+)
 from analysis.summary import summarize
 from tests.run_folders import answered, failed, write_run
 
@@ -32,6 +40,7 @@ HOSTILE = st.text(alphabet="ab09'\"`“”#.-:/_ …\nAé٣", max_size=900) | st
         ("can't read what doesn't exist", "can't read what doesn't exist"),
         ("HTTP 503\n  Service   Unavailable", "HTTP # Service Unavailable"),
         ("1,024 of 2,048 tokens (12.5%)", "# of # tokens (#%)"),
+        ("path /v1/models/7 and a1/b2/c3", "path /#/models/# and #"),
         ("", ""),
     ],
 )
@@ -100,3 +109,29 @@ def test_the_commonest_kinds_are_told_and_the_rest_is_one_line(tmp_path: Path) -
     assert (found["other_kinds"], found["other_count"]) == (10, sum(61 - k for k in range(50, 60)))
     (row,) = summary["failures"]
     assert (row["count"], row["kinds"], row["example"]) == (len(texts), 60, "kind ggg of request 0")
+
+
+def test_the_commonest_text_stands_for_its_kind_and_the_commonest_kind_comes_first(tmp_path: Path) -> None:
+    """Busy: 9 in one text. Full: 12 in three texts, the first of them seen once. One has no class."""
+    texts = ["node 1 is full", *["shard is busy"] * 9, *["node 2 is full"] * 8, *["node 3 is full"] * 3]
+    records = [failed(k, k / 10, error=text) for k, text in enumerate(texts)]
+    records.append(failed(21, 3.0, error="what?", failure_class=None))
+    kept = replace(answered(22, 3.1), error="a remark, no failure")
+    found = error_kinds(load_run(write_run(tmp_path, [*records, kept])).load)
+    assert found.to_numpy().tolist() == [
+        ["http_503", "node # is full", 12, "node 2 is full"],
+        ["http_503", "shard is busy", 9, "shard is busy"],
+        ["", "what?", 1, "what?"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("two\n  lines", "two lines"),
+        ("x" * LONGEST_EXAMPLE, "x" * LONGEST_EXAMPLE),
+        ("x" * (LONGEST_EXAMPLE + 1), "x" * (LONGEST_EXAMPLE - 1) + "…"),
+    ],
+)
+def test_an_example_is_one_line_and_says_that_it_was_cut(text: str, expected: str) -> None:
+    assert shortened(text) == expected
