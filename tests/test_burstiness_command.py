@@ -15,8 +15,11 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.arrival_log import read_log
+from analysis.burst_reading import silence_of
+from analysis.burst_replay import told
 from analysis.burst_streams import Stream, measure_stream
 from analysis.log_table import ArrivalLogError
+from analysis.wording_burst import REPLAY
 from shapes import ShapeSettings, make_shape
 from shapes.arrivals import arrivals_named
 from shapes.schedule import draw_times
@@ -127,6 +130,68 @@ def test_on_off_by_its_closed_form() -> None:
         theory = 1 + c * (1 - (1 - np.exp(-total * scale)) / (total * scale))
         assert found.profile.idc[scale] == pytest.approx(theory, rel=0.12)
     assert found.reading.kind == "on_off"
+    # exponential times on have this median, not that of the times off, three times as long
+    assert found.reading.strongest_s == pytest.approx(np.log(2) / leave_on, rel=0.15)
+
+
+def test_pulses_with_silence_between_are_on_off_and_their_one_beat_is_said() -> None:
+    """A pulse of 5 s every 20 s and nothing between."""
+    settings = ShapeSettings(rate_rps=12.0, duration_s=1_200.0, period_s=20.0, peak_ratio=4.0, duty=0.25)
+    times = draw_times(make_shape("pulse", settings), arrivals_named("poisson", None), 3)
+    found = measure_stream(Stream("x", times, 1_200.0, {}))
+    assert found.reading.kind == "on_off"
+    assert found.reading.strongest_s == pytest.approx(5.0, abs=0.2)
+    assert found.suggestion is not None
+    assert found.suggestion.options.startswith("--shape pulse --rate 12.01 --period 20 ")
+    assert REPLAY["irregular"] in told(found.suggestion, found.profile, found.reading)
+
+
+def test_long_gaps_are_silence_by_hand() -> None:
+    """Five times 31 arrivals in 3 s, 9 s apart: four gaps of 27 mean gaps each, 36 of 51 s."""
+    found = silence_of(np.concatenate([12 * k + np.arange(31) / 10 for k in range(5)]))
+    assert found is not None
+    assert (found.number, found.share) == (4, pytest.approx(36 / 51))
+    assert (found.on_s, found.off_s) == pytest.approx((3.0, 9.0))
+    assert silence_of(np.arange(100.0)) is None
+
+
+def test_too_few_arrivals_say_nothing() -> None:
+    kinds = [measure_stream(Stream("x", np.arange(float(n)), float(n), {})).reading.kind for n in (19, 20)]
+    assert kinds == ["too_few", "even"]
+
+
+def test_a_little_beyond_chance_is_no_burst_however_long_the_log() -> None:
+    """Gaps of CV 1.1 over an hour: an IDC of 1.25, far outside the band of so many windows, and no burst."""
+    made = make_shape("uniform", ShapeSettings(rate_rps=20.0, duration_s=3_600.0))
+    found = measure_stream(Stream("x", draw_times(made, arrivals_named("gamma", 1.1), 0), 3_600.0, {}))
+    idc, band = found.profile.idc[1], found.profile.poisson_95["idc"]
+    assert idc is not None
+    assert isinstance(band, dict)
+    assert band[1][1] < idc < 1.5
+    assert found.reading.kind == "poisson"
+
+
+def test_a_salvo_that_no_shape_makes_is_said_to_be_far() -> None:
+    """3,000 arrivals in 0.3 s within ten minutes of one a second."""
+    rng = np.random.default_rng(3)
+    times = np.sort(np.concatenate([rng.uniform(0, 600, 600), 300.2 + 0.3 * rng.random(3_000)]))
+    found = measure_stream(Stream("x", times, 600.0, {}))
+    assert found.suggestion is not None
+    assert not found.suggestion.near
+    assert REPLAY["far"] in told(found.suggestion, found.profile, found.reading)
+
+
+def test_tokens_are_told_where_they_are_burstier_than_their_requests() -> None:
+    """Pulses of requests with equal tokens say no more; with 10 and 2,000 in turn every 10 s they do."""
+    made = make_shape("pulse", ShapeSettings(rate_rps=12.0, duration_s=1_200.0))
+    times = draw_times(made, arrivals_named("poisson", None), 3)
+    equal = np.full(len(times), 50.0)
+    in_turn = np.where(times % 20 < 10, 10.0, 2_000.0)
+    said = [
+        "input tokens" in measure_stream(Stream("x", times, 1_200.0, {"input": tokens})).reading.text
+        for tokens in (equal, in_turn)
+    ]
+    assert said == [False, True]
 
 
 def test_the_published_trace_through_a_real_process(tmp_path: Path) -> None:

@@ -18,12 +18,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from analysis.causes import facts_of
 from analysis.diagnoses import DIAGNOSES
 from analysis.load import load_run
 from analysis.report import report_html
 from analysis.summary import summarize
+from analysis.trust import Evidence
 from analysis.wording_diagnosis import DIAGNOSIS_WORDS
 from experiments.launch import REPOSITORY
 from experiments.simulate import add_arguments, simulate
@@ -368,3 +371,13 @@ def test_a_busy_worker_explains_the_harm_of_its_own_requests_only(tmp_path: Path
     assert found["harmed"] == 16
     by_key = {row["key"]: row["explains"] for row in found["findings"]}
     assert (by_key["client"], by_key["unexplained"]) == (8, 8)
+
+
+def test_without_bursts_the_calm_and_the_crowded_quarter_are_compared(tmp_path: Path) -> None:
+    """n in flight from 1 to 100, and a TTFT of 10 ms times n: medians of 1 to 25 and of 76 to 100."""
+    records = [answered(n - 1, n / 5, ttft_s=n / 100, in_flight_at_send=n) for n in range(1, 101)]
+    run = load_run(write_run(tmp_path, records))
+    found = facts_of(Evidence(run, []), np.full(100, "quiet", dtype=object), None, None).contrast
+    assert found.parts == "in_flight"
+    assert (found.in_flight_calm, found.in_flight_crowded) == (13.0, 88.0)
+    assert (found.ttft_calm_s, found.ttft_crowded_s) == pytest.approx((0.13, 0.88))
