@@ -3,10 +3,10 @@
     condition   field relation value, several joined by "and"
     fields      input_tokens, output_tokens   < <= > >= = !=   a number
                 name, tenant                  = !=             a text, in quotes if it has blanks or signs
-    values      of a success what came; of others, and where nothing was counted, what was asked for
+    values      what was counted, else what was asked for; output tokens are counted of successes alone
 
-A failure has no answer to count, so it is held to what it asked for: left out, it would make attainment
-better. A request without either, or without a name or tenant, is unknown: it is counted, and never met.
+A failure has no whole answer to count, so it is held to the one it asked for: left out, it would make
+attainment better. A request without either, or without a name or tenant, is unknown: counted, and never met.
 """
 
 from __future__ import annotations

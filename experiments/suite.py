@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +24,16 @@ from analysis.matrix_words import matrix_text
 from analysis.summary import summarize
 from experiments import simulate
 from experiments.launch import LaunchError, last_lines, run_load
-from experiments.suite_file import Step, Suite, SuiteError, Variant, flag_of, read_suite
+from experiments.suite_file import (
+    Step,
+    Suite,
+    SuiteError,
+    Variant,
+    flag_of,
+    option_name,
+    read_suite,
+    value_of,
+)
 from experiments.suite_servers import cool_down, serving
 from runlog.exit_codes import ExitCode, first_of
 from runlog.folder import RunInfo, read_run_info, write_text_atomically
@@ -129,14 +138,10 @@ def options_set(texts: Sequence[str]) -> dict[str, str]:
     load = {}
     for text in texts:
         name, equals, value = text.partition("=")
-        name = {"run_time": "duration", "users": "load_users"}.get(name, name).replace("-", "_")
-        try:
-            flag_of(name)
-        except KeyError:
-            equals = ""
-        if not equals:
+        known = option_name(name)
+        if known is None or not equals:
             raise SuiteError(f"--set {text}: write NAME=VALUE with an option of a run, such as run_time=60s")
-        load[name] = value
+        load[known] = value
     return load
 
 
@@ -284,22 +289,18 @@ def _cap_passed(wanted: Suite, state: State, step: Step) -> str:
 
 
 def _planned(wanted: Suite, step: Step) -> int:
+    """The requests that the plan asks for; 0 where that is not known before (users, a measured rate)."""
     options = wanted.options(step)
-    if options.get("load") == "closed":
+    rate_rps: float | None = value_of(options, "rate")
+    if options.get("load") == "closed" or rate_rps is None:
         return 0
-    try:
-        return round(float(options.get("rate", "6")) * _duration_s(options))
-    except ValueError:
-        return 0
+    return round(rate_rps * _duration_s(options))
 
 
-def _duration_s(options: dict[str, str]) -> float:
-    text = options.get("duration", "")
-    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
-    try:
-        return float(text[:-1]) * units[text[-1]] if text[-1:] in units else float(text)
-    except ValueError:
-        return 60.0
+def _duration_s(options: Mapping[str, str]) -> float:
+    """Seconds of load; a minute is taken where only the shape knows."""
+    found: float | None = value_of(options, "duration")
+    return 60.0 if found is None else found
 
 
 def _left(wanted: Suite, todo: Sequence[Step]) -> str:

@@ -43,7 +43,7 @@ VARIANT_KINDS: dict[str, str] = {
 }
 _MORE_KEYS = ("model", "url", "health", "ready_limit")
 _STARTED = ("command", "compose", "by_hand")
-_OPTION_NAMES = {option.name: option.flag for option in OPTIONS}
+_OPTIONS = {option.name: option for option in OPTIONS}
 _OTHER_NAMES = {"run_time": "duration", "users": "load_users"}
 _OURS = ("run_name", "runs_dir", "seed")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
@@ -132,9 +132,24 @@ class Suite:
         )
 
 
+def option_name(written: str) -> str | None:
+    """The name of a run's option as a suite may write it; None where there is none of that name."""
+    name = _OTHER_NAMES.get(written, written.replace("-", "_"))
+    return name if name in _OPTIONS else None
+
+
 def flag_of(name: str) -> str:
     """The flag of an option's name."""
-    return _OPTION_NAMES[name]
+    return _OPTIONS[name].flag
+
+
+def value_of(options: Mapping[str, str], name: str) -> Any:
+    """What a run makes of an option, its default where it is not given; None where neither can be read."""
+    option = _OPTIONS[name]
+    try:
+        return option.read(options.get(name) or option.default)
+    except ValueError:
+        return None
 
 
 def read_suite(path: Path) -> Suite:
@@ -206,8 +221,8 @@ def _options(path: Path, where: str, given: Any) -> dict[str, str]:
         raise SuiteError(f"{path}, [{where}]: must be a table of options")
     options = {}
     for key, value in given.items():
-        name = _OTHER_NAMES.get(key, key.replace("-", "_"))
-        if name not in _OPTION_NAMES or name in _OURS:
+        name = option_name(key)
+        if name is None or name in _OURS:
             raise SuiteError(
                 f"{path}, [{where}]: {key!r} is no option of a run here; python -m loadgen explains them all"
             )

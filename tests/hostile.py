@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import pytest
+
 from experiments.launch import simulated_server
 from tests.test_simserver_app import gauges
 
@@ -127,3 +129,19 @@ def leave(url: str, payload: bytes, how: str) -> None:
 
 WHOLE = {**SOUND["chat"], "max_tokens": 1}
 CHUNKED = b"POST " + CHAT + b" HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The server under test. A module that names these two as its own has both."""
+    with hostile_server(tmp_path_factory.mktemp("hostile") / "log") as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_printed_or_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    yield
+    if "server" in request.fixturenames:
+        used: Server = request.getfixturevalue("server")
+        assert_at_rest(used.url)
+        assert used.printed() == []

@@ -7,7 +7,6 @@ import json
 import re
 import socket
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from simserver.replies import MAX_BODY_BYTES
+from tests import hostile
 from tests.hostile import (
     CHAT,
     CHUNKED,
@@ -22,7 +22,6 @@ from tests.hostile import (
     WHOLE,
     Server,
     answers_to,
-    assert_at_rest,
     assert_error,
     connect,
     hostile_server,
@@ -32,20 +31,7 @@ from tests.hostile import (
     until_closed,
 )
 
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with hostile_server(tmp_path_factory.mktemp("hostile") / "log") as found:
-        yield found
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_printed_or_left(request: pytest.FixtureRequest) -> Iterator[None]:
-    yield
-    if "server" in request.fixturenames:
-        used: Server = request.getfixturevalue("server")
-        assert_at_rest(used.url)
-        assert used.printed() == []
+server, nothing_is_printed_or_left = hostile.server, hostile.nothing_is_printed_or_left
 
 
 # --- bytes

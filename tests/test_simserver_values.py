@@ -25,25 +25,12 @@ from simserver.faults import Faults
 from simserver.options import EXIT_USAGE, parser, rules_of
 from simserver.presets import PRESETS
 from simserver.request import Request
+from tests import hostile
 from tests.hostile import SOUND, Server, answers_to, assert_at_rest, hostile_server, kept_alive, leave, post
 from tests.test_simserver_app import gauges
 from tests.test_simserver_hostile import LEAVERS, REFUSED
 
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with hostile_server(tmp_path_factory.mktemp("hostile") / "log") as found:
-        yield found
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_printed_or_left(request: pytest.FixtureRequest) -> Iterator[None]:
-    yield
-    if "server" in request.fixturenames:
-        used: Server = request.getfixturevalue("server")
-        assert_at_rest(used.url)
-        assert used.printed() == []
-
+server, nothing_is_printed_or_left = hostile.server, hostile.nothing_is_printed_or_left
 
 HUGE = [2**31, 2**63, 2**64, 10**30, 1e308]
 NO_NUMBERS = ["1", "", [], {}, [1], True, 1.5]

@@ -16,6 +16,7 @@ from threading import Thread
 import pytest
 
 from experiments.launch import LaunchError, free_port
+from experiments.suite import State, _cap_passed, _planned
 from experiments.suite_file import VARIANT_KINDS, SuiteError, Variant, read_suite
 from experiments.suite_servers import SERVERS, cool_down, idle_by, serving
 
@@ -272,3 +273,19 @@ def test_wrong_options_of_the_command_are_one_line(tmp_path: Path) -> None:
         assert done.returncode == 3, done.stdout + done.stderr
         assert why in done.stderr
         assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "planned"),
+    [({"duration": "2min", "rate": "3"}, 360), ({"duration": "1h"}, 6 * 3600), ({"rate": "auto"}, 0)],
+)
+def test_what_a_cap_is_held_against_is_what_a_run_makes_of_the_options(
+    tmp_path: Path, option: dict[str, str], planned: int
+) -> None:
+    """Every spelling of a time that a run takes, and the options' own defaults."""
+    text = VIRTUAL.replace("rate = 6\n", "").replace('run_time = "30s"\n', "")
+    suite = read_suite(written(tmp_path, "max_requests = 1\n" + text)).changed(option)
+    state = State(tmp_path, suite.sha256)
+    told = _cap_passed(suite, state, suite.steps()[0])
+    assert (told != "") is (planned > 1)
+    assert _planned(suite, suite.steps()[0]) == planned
