@@ -110,7 +110,7 @@ class Completion:
         self._limits = limits
         self._message = _message(pool, request) if message is None else message
         self._sending = Sending(start_ns, in_flight_at_send, stamp=Wire.stamps)
-        self._judgement = Judgement(self._on_milestone, ENDPOINTS[pool.target.endpoint].meaning_of)
+        self._judgement = Judgement(self._on_end_mark, ENDPOINTS[pool.target.endpoint].meaning_of)
         self._ended = gevent.event.Event()
         self._opening: gevent.Greenlet[[], None] | None = None
         self._connection: Connection | None = None
@@ -226,8 +226,11 @@ class Completion:
         return total
 
     def _set_deadline(self) -> None:
+        """Look again when patience ends, or before: output that comes meanwhile may end it no sooner than a
+        stall from now, and so need not move the deadline."""
         self._drop_deadline()
-        self._deadline = self._pool.deadlines.set(self._due()[0], self._on_late)
+        look_ns = min(self._due()[0], monotonic_ns() + round(self._limits.stall_s * 1e9))
+        self._deadline = self._pool.deadlines.set(look_ns, self._on_late)
 
     def _drop_deadline(self) -> None:
         if self._deadline is not None:
@@ -245,10 +248,13 @@ class Completion:
         else:
             self._set_deadline()
 
-    def _on_milestone(self) -> None:
-        if self._judgement.end_mark:
-            self._grace_until_ns = monotonic_ns() + round(END_GRACE_S * 1e9)
-        self._set_deadline()
+    def _on_end_mark(self) -> None:
+        self._grace_until_ns = monotonic_ns() + round(END_GRACE_S * 1e9)
+        gevent.get_hub().loop.run_callback(self._await_body_end)  # the body's end is mostly in the same piece
+
+    def _await_body_end(self) -> None:
+        if self.finished is None:
+            self._set_deadline()
 
     # --- the end ---
 

@@ -20,7 +20,7 @@ _KEPT_HEADERS = ("content-encoding", "content-type", "location", "server", "via"
 _TELLING_HEADERS = ("openai-processing-ms", "x-compute-type", "x-litellm-version")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Finished:
     """What came of one request: its record, and its chunk gaps as little-endian float32 seconds.
 

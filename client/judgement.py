@@ -30,7 +30,7 @@ MeaningOf = Callable[[object, bool], Meaning | None]
 """A parsed event, and whether its name was "error", to what it means."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Verdict:
     """How a request ended: its outcome, the failure class unless it succeeded, and what the server said."""
 
@@ -55,8 +55,8 @@ class Judgement:
     and TPOT rest on those two receives.
     """
 
-    def __init__(self, on_milestone: Callable[[], None], meaning_of: MeaningOf = meaning_of) -> None:
-        self._on_milestone = on_milestone
+    def __init__(self, on_end_mark: Callable[[], None], meaning_of: MeaningOf = meaning_of) -> None:
+        self._on_end_mark = on_end_mark
         self._meaning_of = meaning_of
         self._decoder = EventDecoder()
         self._tally = UsageTally()
@@ -167,7 +167,7 @@ class Judgement:
     def _note_end(self) -> None:
         if not self.end_mark:
             self.end_mark = True
-            self._on_milestone()
+            self._on_end_mark()
 
     def _note_output(self, meaning: Meaning, stamp_ns: int) -> None:
         self.output_events += 1
@@ -187,7 +187,6 @@ class Judgement:
         if last_ns is None:
             self.first_output_ns = stamp_ns
             self.first_lag_ns = self.last_lag_ns
-            self._on_milestone()
         else:
             self.gaps_s.append((stamp_ns - last_ns) / 1e9)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from client.server_errors import ServerError, error_of
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Usage:
     """Tokens as the server counted them. Reasoning and cached tokens are parts of output and input."""
 
@@ -23,7 +23,7 @@ class Usage:
     cached_tokens: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Meaning:
     """What one event (or one whole JSON answer) says. `answer` and `reasoning`: it carries such output;
     `choice`: the highest index of a choice in it; `over`: the choices whose end it tells; `ends`: nothing

@@ -35,6 +35,8 @@ KEEP_ALIVE_S = 4.0
 says a shorter time (`Keep-Alive: timeout=N`) is believed: four fifths of it."""
 
 _OPEN_AT_ONCE = 100
+_JUST_READ_NS = 3_000_000
+"""So soon after an answer's end nobody looks whether the peer has closed: a resend would heal that."""
 
 
 class Connection:
@@ -188,9 +190,10 @@ class ConnectionPool:
         """An idle connection that still looks open; None when there is none. It is the one that has waited
         longest: so all of them stay in use, and none is closed for its age only to be opened again."""
         self._drop_expired()
+        read_from_ns = monotonic_ns() - _JUST_READ_NS
         while self._idle:
             connection = self._idle.popleft()
-            if connection.wire.is_quiet():
+            if connection.idle_since_ns > read_from_ns or connection.wire.is_quiet():
                 return connection
             connection.close()
         return None

@@ -210,7 +210,7 @@ class Limits:
     total_s: float = 600.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Request:
     """One request, ready to send: the JSON body (see endpoints.request_body) and what its record repeats.
 

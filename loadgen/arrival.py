@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Arrival:
     """Its index in schedule.csv (None for what no schedule holds), its moment, and what to ask for.
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import gevent
@@ -263,9 +263,9 @@ class ClosedLoop:
 
     def _request(self, user: _User, at_s: float | None) -> Arrival:
         request = self._request_of(user.number, user.turn)
-        if at_s is None:
-            return replace(request, at_s=self._elapsed_s(), scheduled=False)
-        return replace(request, at_s=at_s, scheduled=True)
+        request.at_s = self._elapsed_s() if at_s is None else at_s
+        request.scheduled = at_s is not None
+        return request
 
     def _arm_ahead(self) -> None:
         """Build the requests of users that wake soon, and open their connections."""

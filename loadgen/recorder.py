@@ -53,6 +53,7 @@ class RecordSender:
         self._journal = JournalWriter(journal, run_id, worker)
         self._rows: list[list[str]] = []
         self._gaps: list[bytes] = []
+        self._flush_due = False
         self._batch = 0
         self._unacknowledged: dict[int, tuple[dict[str, Any], int]] = {}
         self._all_safe = Event()
@@ -68,11 +69,19 @@ class RecordSender:
         """Write one record with its chunk gaps into the journal and queue it for the master."""
         row = to_row(record)
         self._journal.append_row(row, gaps_f32)
-        self._journal.flush()
+        if not self._flush_due:
+            self._flush_due = True
+            gevent.get_hub().loop.run_callback(self._flush)
         self._rows.append(row)
         self._gaps.append(gaps_f32)
         if len(self._rows) >= BATCH_ROWS:
             self._send_batch()
+
+    def _flush(self) -> None:
+        """Once for all that ended in the same pass of the loop."""
+        if self._flush_due:
+            self._flush_due = False
+            self._journal.flush()
 
     def acknowledged(self, batch: int) -> None:
         """The master has written `batch`."""
@@ -87,6 +96,7 @@ class RecordSender:
         False when the limit passed first: the journal stays.
         """
         self._loop.kill()
+        self._flush()
         self._all_safe.clear()
         if self._rows:
             self._send_batch()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, cast
 
 from client.completion import Finished, Limits, Request, Target
@@ -73,12 +73,12 @@ class StreamSender:
         self._in_flight: set[Call] = set()
 
     def arm(self, arrival: Arrival) -> Armed:
-        """Build the request; only sending remains."""
-        words = self._assignment.calibration.words_for(arrival.input_tokens)
+        """Build the request; only sending remains. Sets the arrival's `input_words`."""
+        arrival.input_words = self._assignment.calibration.words_for(arrival.input_tokens)
         body = request_body(
             self._assignment.endpoint,
             self._assignment.model,
-            self.prompt_of(replace(arrival, input_words=words), self._assignment.run_id),
+            self.prompt_of(arrival, self._assignment.run_id),
             arrival.output_tokens,
             stream=self._assignment.stream,
             dialect=self._assignment.dialect,

@@ -18,6 +18,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 
+import orjson
+
 from runlog.folder import RunFolderError
 from runlog.record import COLUMNS
 
@@ -56,15 +58,15 @@ class JournalWriter:
 
     def __init__(self, path: Path, run_id: str, worker: int) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = open(path, "x", encoding="utf-8", newline="\n")  # noqa: SIM115
+        self._file = open(path, "xb")  # noqa: SIM115
         header = JournalHeader(JOURNAL_VERSION, run_id, worker, COLUMNS)
-        self._file.write(json.dumps(asdict(header)) + "\n")
+        self._file.write(json.dumps(asdict(header)).encode() + b"\n")
         self._file.flush()
 
     def append_row(self, row: Sequence[str], gaps_f32: bytes = b"") -> None:
         """Append one record: its cells in the order of COLUMNS and its chunk gaps."""
         gaps = base64.b64encode(gaps_f32).decode() if gaps_f32 else None
-        self._file.write(json.dumps([*row, gaps]) + "\n")
+        self._file.write(orjson.dumps([*row, gaps], option=orjson.OPT_APPEND_NEWLINE))
 
     def flush(self) -> None:
         """Hand everything appended so far to the operating system."""
