@@ -8,7 +8,7 @@ from loadgen.arrival import Arrival
 from loadgen.seeds import Stream, generators, prompt_seeds
 from shapes.lengths import Lengths
 
-_DRAWN_AT_ONCE = 32
+_DRAWN_AT_ONCE = 128
 
 
 def user_requests(
@@ -17,7 +17,7 @@ def user_requests(
     """The rule for synthetic users: lengths and prompts drawn from (seed, user, turn), so the n-th request of
     a user is the same in every run with this seed, however fast the server is.
 
-    Making generators is the dear part, so a user's next 32 turns are drawn together.
+    Making generators is the dear part, so a user's next 128 turns are drawn together.
     """
     drawn: dict[int, tuple[int, list[tuple[int, int, int]]]] = {}
 
