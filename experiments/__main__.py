@@ -11,6 +11,8 @@ from typing import NoReturn
 from experiments.capacity import add_arguments as capacity_options
 from experiments.capacity import capacity
 from experiments.demo import RUN_TIME_S, demo
+from experiments.doctor import add_arguments as doctor_options
+from experiments.doctor import doctor
 from experiments.launch import LaunchError
 from experiments.quick import add_arguments as quick_options
 from experiments.quick import quick
@@ -85,9 +87,18 @@ def main() -> ExitCode:
             "five times the mean every 20 s (B), and write matrix.html: the price of burstiness.",
         )
     )
-    arguments = parser.parse_args()
+    doctor_options(
+        commands.add_parser(
+            "doctor", help="before a big run: look at this machine, the run's options and its target"
+        )
+    )
+    arguments, run_options = parser.parse_known_args()
+    if run_options and arguments.command != "doctor":
+        parser.error(f"unrecognized arguments: {' '.join(run_options)}")
     told = ["python", "-m", "experiments", *sys.argv[1:]]
     try:
+        if arguments.command == "doctor":
+            return doctor(arguments, run_options)
         if arguments.command == "suite":
             return suite(arguments, told)
         if arguments.command == "quick":

@@ -38,36 +38,9 @@ def check_target(
     one does; `stream` and `extra_body` are the load's own. Blocks this greenlet, at the longest for the run's
     time limits. Raises PreflightRefused.
     """
-    try:
-        target = Target(
-            settings.target,
-            settings.model,
-            api_key(),
-            settings.headers,
-            endpoint=settings.endpoint,
-            api_version=settings.api_version,
-        )
-    except ValueError as error:
-        raise PreflightRefused(str(error)) from error
+    target = target_of(settings)
     require_confirmation(target.host, confirmed_host, resolve)
-    limits = Limits(
-        first_token_s=settings.first_token_limit_s,
-        stall_s=settings.stall_limit_s,
-        total_s=settings.total_limit_s,
-    )
-    try:
-        found = preflight(
-            target,
-            limits=limits,
-            dialect=settings.dialect,
-            stream=stream,
-            extra={**(extra_body or {}), **settings.body},
-            prompt_of_words=sample_prompt,
-            key_variables=API_KEY_VARIABLES,
-            engine=settings.engine,
-        )
-    except EngineError as error:
-        raise PreflightRefused(str(error)) from error
+    found = ask(target, settings, stream=stream, extra_body=extra_body)
     if found.refused:
         raise PreflightRefused(found.line)
     plan = plan.after(found)
@@ -79,6 +52,46 @@ def check_target(
         _spent_line(found),
     ]
     return plan, told
+
+
+def target_of(settings: RunSettings) -> Target:
+    """The target that the settings name, with the key from the environment. Raises PreflightRefused."""
+    try:
+        return Target(
+            settings.target,
+            settings.model,
+            api_key(),
+            settings.headers,
+            endpoint=settings.endpoint,
+            api_version=settings.api_version,
+        )
+    except ValueError as error:
+        raise PreflightRefused(str(error)) from error
+
+
+def ask(
+    target: Target, settings: RunSettings, *, stream: bool, extra_body: Mapping[str, object] | None = None
+) -> Preflight:
+    """The preflight with all that the settings say of a request. Raises PreflightRefused for an engine that
+    does not start; what the target refuses is told in what is returned."""
+    limits = Limits(
+        first_token_s=settings.first_token_limit_s,
+        stall_s=settings.stall_limit_s,
+        total_s=settings.total_limit_s,
+    )
+    try:
+        return preflight(
+            target,
+            limits=limits,
+            dialect=settings.dialect,
+            stream=stream,
+            extra={**(extra_body or {}), **settings.body},
+            prompt_of_words=sample_prompt,
+            key_variables=API_KEY_VARIABLES,
+            engine=settings.engine,
+        )
+    except EngineError as error:
+        raise PreflightRefused(str(error)) from error
 
 
 def check_plan(plan: Plan, answer_s: float, workers: int) -> list[str]:
