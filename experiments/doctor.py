@@ -99,12 +99,12 @@ def look(workers: int | None, run_options: Sequence[str]) -> Facts:
     """Read all facts: a second or two for the options, then what the target takes to answer."""
     asked_for = asking(run_options)
     sending = _workers(asked_for) if workers is None else workers
-    settings = asked_for.plan.settings if asked_for.plan else None
+    settings = None if asked_for.plan is None else asked_for.plan.settings
     machine = machine_here(settings.runs_dir if settings else "runs", ports(asked_for, sending))
     asked = None
     if asked_for.host and settings is not None:
         asked = ask_target(settings, asked_for.extra_body)
-        if asked_for.plan and asked.found and not asked.found.refused:
+        if asked_for.plan is not None and asked.found and not asked.found.refused:
             asked_for = replace(asked_for, plan=asked_for.plan.after(asked.found))
     return Facts(asked_for, machine, sending, asked)
 

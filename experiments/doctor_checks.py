@@ -78,7 +78,8 @@ def disk(facts: Facts) -> Finding:
     if machine.disk_free_bytes is None:
         return skipped("this system does not tell it")
     seen = f"{bytes_told(machine.disk_free_bytes)} free for {machine.runs_dir}"
-    needed = folder_bytes(budget, plan.settings.gaps == "all") if budget and plan else 0
+    keeps_gaps = plan is not None and plan.settings.gaps == "all"
+    needed = folder_bytes(budget, keeps_gaps) if budget else 0
     if machine.disk_free_bytes < needed:
         return wrong(
             f"{seen}, and this run writes about {bytes_told(needed)}",
@@ -108,7 +109,7 @@ def _limited(facts: Facts, limits: LocalLimits, seen: str) -> Finding:
     target has been asked."""
     plan = facts.asking.drawn
     if plan is None:
-        return fine(seen) if facts.asking.plan else skipped(f"{seen}; {NO_PLAN}")
+        return skipped(f"{seen}; {NO_PLAN}") if facts.asking.plan is None else fine(seen)
     found = facts.asked.found if facts.asked else None
     demand = Demand(
         at_s=plan.schedule.at_s,
@@ -239,7 +240,7 @@ def last_burst(facts: Facts) -> Finding:
 def flying(facts: Facts) -> Finding:
     plan = facts.asking.drawn
     if plan is None:
-        return skipped(NO_SCHEDULE if facts.asking.plan else NO_PLAN)
+        return skipped(NO_PLAN if facts.asking.plan is None else NO_SCHEDULE)
     found = facts.asked.found if facts.asked else None
     budget = facts.asking.budget
     each_s = answer_s(found, budget.output_tokens / max(budget.requests, 1)) if found and budget else None
@@ -254,7 +255,7 @@ def flying(facts: Facts) -> Finding:
 def written(facts: Facts) -> Finding:
     plan, budget = facts.asking.plan, facts.asking.budget
     if plan is None or budget is None:
-        return skipped(NO_SCHEDULE if plan else NO_PLAN)
+        return skipped(NO_PLAN if plan is None else NO_SCHEDULE)
     return fine(f"about {bytes_told(folder_bytes(budget, plan.settings.gaps == 'all'))} while it runs")
 
 

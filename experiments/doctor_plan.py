@@ -50,7 +50,9 @@ class Asking:
     def drawn(self) -> Plan | None:
         """The plan if it holds the run's requests: not in a closed loop, nor at a rate unknown yet."""
         plan = self.plan
-        return plan if plan and plan.settings.load == "open" and not plan.settings.auto_rate else None
+        if plan is None or plan.settings.load == "closed" or plan.settings.auto_rate:
+            return None
+        return plan
 
     @property
     def budget(self) -> Budget | None:
