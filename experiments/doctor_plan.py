@@ -29,7 +29,7 @@ _RUN_BYTES = 8_000_000
 _ROW_BYTES = 300
 _GAP_BYTES = 4
 _TWICE = 2
-_READ_LIMIT_S = 60.0
+_READ_LIMIT_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -64,13 +64,16 @@ class Asking:
 
 def asking(arguments: Sequence[str]) -> Asking:
     """Have Locust read the options of a run, and make its plan; what is wrong is told in what is returned."""
-    read = subprocess.run(
-        [sys.executable, "-m", "loadgen.as_read", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=_READ_LIMIT_S,
-        check=False,
-    )
+    try:
+        read = subprocess.run(
+            [sys.executable, "-m", "loadgen.as_read", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=_READ_LIMIT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return Asking(wrong=f"the locustfile and the options were not read within {_READ_LIMIT_S:g} s")
     if read.returncode:
         lines = [line.strip() for line in read.stderr.splitlines() if line.strip()]
         return Asking(wrong=lines[-1] if lines else "the options cannot be read")

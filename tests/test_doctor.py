@@ -21,7 +21,7 @@ from client.refusals import REFUSALS
 from experiments.doctor import GROUPS, WIDTH, as_text, ports
 from experiments.doctor_checks import MACHINE, OPTIONS
 from experiments.doctor_finding import STATES, Check, Facts, bytes_told
-from experiments.doctor_machine import Machine, cores_here, disk_free_bytes, memory_free_bytes
+from experiments.doctor_machine import Machine, cores_here, disk_free_bytes, gpus_here, memory_free_bytes
 from experiments.doctor_plan import Asking, answer_s, folder_bytes, in_flight
 from experiments.doctor_target import Asked, metrics_seen
 from experiments.doctor_target_checks import STEP_OF, STEPS, TARGET, told_apart
@@ -278,7 +278,8 @@ ANSWERED = Asked(
         ("load average", {"load_1min": None}, "not checked"),
         ("memory", {"memory_free_bytes": 999_999_999}, "warning"),
         ("memory", {"memory_free_bytes": None}, "not checked"),
-        ("disk", {"disk_free_bytes": 9_000_000}, "ok"),
+        ("disk", {"disk_free_bytes": 36_000_000}, "ok"),
+        ("disk", {"disk_free_bytes": 9_000_000}, "warning"),
         ("disk", {"disk_free_bytes": 8_900_000}, "problem"),
         ("disk", {"disk_free_bytes": None}, "not checked"),
         ("open files", {"limits": LocalLimits(None, 1)}, "ok"),
@@ -299,11 +300,7 @@ def test_machine(name: str, machine: dict[str, Any], state: str) -> None:
     """1,000 requests are planned: 1,100 open files at the most, and a folder of 2 x (300 + 4 x 50) x 1,000
     bytes beside what each run has. Four times that is wanted before nothing is said."""
     found = rule(MACHINE, name)(facts_of(replace(GOOD, **machine)))
-    if name == "disk" and state == "ok":
-        assert found.state == "warning"
-        assert rule(MACHINE, name)(facts_of(replace(GOOD, disk_free_bytes=36_000_000))).state == "ok"
-    else:
-        assert found.state == state
+    assert found.state == state
     assert bool(found.next) is (found.state in ("warning", "problem"))
     assert rule(MACHINE, name)(facts_of()).state == "ok"
 
@@ -370,6 +367,16 @@ def test_quotas_of_a_container_count(tmp_path: Path) -> None:
     (tmp_path / "cpu.max").write_text("max 100000\n")
     assert cores_here(tmp_path) >= 1
     assert disk_free_bytes(tmp_path / "not" / "yet") == pytest.approx(disk_free_bytes(tmp_path), rel=0.05)
+
+
+def test_gpus_are_those_that_nvidia_smi_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = tmp_path / "nvidia-smi"
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    tool.write_text("#!/bin/sh\necho NVIDIA H200\necho NVIDIA H200\n")
+    tool.chmod(0o755)
+    assert gpus_here() == ("NVIDIA H200", "NVIDIA H200")
+    tool.write_text("#!/bin/sh\necho no driver\nexit 9\n")
+    assert gpus_here() is None
 
 
 def test_every_refusal_has_its_step_and_its_remedy() -> None:
