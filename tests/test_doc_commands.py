@@ -160,9 +160,11 @@ def test_every_command_can_be_typed_as_it_stands(document: Path, monkeypatch: py
 
 
 def locust_arguments(words: list[str]) -> list[str] | None:
-    """What Locust gets of a command: itself, or as the master of compose."""
+    """What Locust gets of a command: itself, by the doctor, or as the master of compose."""
     if words[0] == "locust":
         return words[1:]
+    if words[:4] == ["python", "-m", "experiments", "doctor"]:
+        return [word for word in words[4:] if word != "--json"]
     if words[:2] == ["docker", "compose"] and "run" in words and "master" in words:
         return words[words.index("master") + 1 :]
     return None
