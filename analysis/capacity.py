@@ -12,15 +12,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from analysis.slo import Z_95
+from analysis.wording_capacity import CAPACITY_TEXT as TEXT
+
 GROWTH = 1.5
 DEFAULT_SHARE = 0.95
 LEAST_RATE_RPS = 0.01
+TRIES = 3
+"""How often a rate is tried whose runs say nothing of the server."""
 
 
 @dataclass(frozen=True)
 class Trial:
     """One run at `rate_rps`. `holds` is None when the run says nothing about the server (`why_not` then says
-    why).
+    why; `repeat`: another run may say more, for it was the load generator's fault).
 
     `attainment` and its 95 % lower bound `low` are shares; times in seconds, None = unknown.
     """
@@ -37,6 +42,7 @@ class Trial:
     error_ratio: float | None
     run: str
     why_not: str = ""
+    repeat: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,11 +65,14 @@ def next_rate(
     trials: Sequence[Trial], start_rps: float, precision: float, most_rps: float = math.inf
 ) -> float | None:
     """The rate to try next; None when the bracket is within `precision` (0.05 = 5 %), the rates tried reach
-    `most_rps`, nothing holds even at LEAST_RATE_RPS, or the last run said nothing about the server."""
+    `most_rps`, nothing holds even at LEAST_RATE_RPS, or the last run said nothing about the server and a
+    repetition would not either, or there were TRIES of them."""
     if not trials:
         return min(start_rps, most_rps)
-    if trials[-1].holds is None:
-        return None
+    last = trials[-1]
+    if last.holds is None:
+        tries = sum(trial.holds is None and trial.rate_rps == last.rate_rps for trial in trials)
+        return last.rate_rps if last.repeat and tries < TRIES else None
     found = bracket(trials)
     if found.fails_rps is None:
         assert found.holds_rps is not None
@@ -76,17 +85,27 @@ def next_rate(
     return math.sqrt(found.holds_rps * found.fails_rps)
 
 
+def requests_needed(share: float) -> int:
+    """The least number of requests that can hold, all of them having met their limits: from it on the lower
+    end of Wilson's 95 % interval, n / (n + z^2), is at least `share` (below 1). 73 for 95 %."""
+    return math.ceil(share * Z_95**2 / (1 - share))
+
+
 def trial_of(summary: Mapping[str, Any], rate_rps: float, share: float) -> Trial:
     """What a run's summary says: does at least `share` of its requests meet the SLO, for certain (the lower
     bound of the 95 % interval)? A run that is not VALID says nothing, except that what failed is the server's
-    part."""
+    part; nor does one with too few requests to hold, unless it certainly does not (the upper bound)."""
     slo = summary["slo"]
-    whole = slo["attainment"]["whole"] if slo else {"ratio": None, "low": None}
+    whole: dict[str, Any] = slo["attainment"]["whole"] if slo else {"ratio": None, "low": None}
     recovery = summary["recovery"]
     p99 = summary["metrics"]["ttft_s"]["p99"]
     holds: bool | None = None if whole["low"] is None else whole["low"] >= share
     why_not = "" if holds is not None else "no request was decided"
-    if summary["verdict"] != "VALID" and summary["counts"]["succeeded"]:
+    if holds is False and whole["decided"] < requests_needed(share) and whole["high"] >= share:
+        holds = None
+        why_not = TEXT["too_few"].format(decided=whole["decided"], needed=requests_needed(share))
+    doubtful = summary["verdict"] != "VALID" and summary["counts"]["succeeded"] > 0
+    if doubtful:
         holds, why_not = None, f"{summary['verdict']}: {'; '.join(summary['verdict_reasons'])}"
     elif not summary["counts"]["succeeded"] and summary["counts"]["sent"]:
         holds, why_not = False, ""
@@ -103,4 +122,5 @@ def trial_of(summary: Mapping[str, Any], rate_rps: float, share: float) -> Trial
         error_ratio=summary["error_ratio"],
         run=summary["run_id"],
         why_not=why_not,
+        repeat=doubtful,
     )

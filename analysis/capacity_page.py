@@ -45,6 +45,7 @@ def _curves(trials: Sequence[Trial], share: float) -> Section:
     blank = blank_figure(720)
     made = make_subplots(rows=3, cols=1, shared_xaxes=True, vertical_spacing=0.06, figure=go.Figure())
     made.update_layout(blank.layout)
+    trials = [trial for trial in trials if trial.holds is not None]
     shapes = list(dict.fromkeys(trial.shape for trial in trials))
     for shape, (colour, dash, symbol) in zip(shapes, LOOKS, strict=False):
         own = sorted((t for t in trials if t.shape == shape), key=lambda trial: trial.rate_rps)
@@ -86,6 +87,10 @@ def _curves(trials: Sequence[Trial], share: float) -> Section:
         title=TEXT["attainment_axis"], tickformat=".0%", range=[-0.02, 1.05], **LINES, row=1, col=1
     )
     made.update_yaxes(title=TEXT["ttft_axis"], **LOG_SECONDS, **LINES, row=2, col=1)
+    if all(trial.ttft_p99_s is None for trial in trials):
+        place = {"xref": "x2 domain", "yref": "y2 domain", "x": 0.5, "y": 0.5}
+        made.add_annotation(text=TEXT["no_p99"], showarrow=False, **place)
+        made.update_yaxes(showticklabels=False, row=2, col=1)
     made.update_yaxes(title=TEXT["recovery_axis"], ticksuffix=" s", rangemode="tozero", **LINES, row=3, col=1)
     slot = figure("capacity", 720, TEXT["curve_caption"])
     return Section("curve", TEXT["curve"], slot, {"capacity": made})

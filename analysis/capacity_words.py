@@ -69,11 +69,13 @@ def capacity_line(shape: str, trials: Sequence[Trial], slo: str, share: float) -
         "holds": plain(found.holds_rps),
         "fails": plain(found.fails_rps),
     }
-    if found.holds_rps is not None:
-        return TEXT["capacity" if found.fails_rps is not None else "at_least"].format(**words)
-    if found.fails_rps is not None:
-        return TEXT["none"].format(**words)
     why = trials[-1].why_not if trials else TEXT["no_bursts"]
+    if found.holds_rps is not None and found.fails_rps is not None:
+        return TEXT["capacity"].format(**words)
+    if found.holds_rps is not None:
+        return TEXT["above" if why else "at_least"].format(**words, why=why)
+    if found.fails_rps is not None:
+        return TEXT["below" if why else "none"].format(**words, why=why)
     return TEXT["nothing"].format(shape=shape, why=why)
 
 

@@ -49,6 +49,10 @@ _AT = re.compile(rf"({QUOTED})|@")
 _EXAMPLE = 'write it like "ttft<1s,tpot<50ms@99%" or "p95(ttft)<1s"'
 
 
+Z_95 = 1.959964
+"""A standard normal lies within +- this with a probability of 95 %."""
+
+
 class SloError(ValueError):
     """An SLO text cannot be read; the one-line message names the part and shows a right one."""
 
@@ -276,7 +280,7 @@ def percentile_result(requests: pd.DataFrame, limit: Limit) -> PercentileResult:
     return PercentileResult(limit, value if math.isfinite(value) else None, len(ordered), met)
 
 
-def wilson_interval(met: float, n: float, z: float = 1.959964) -> tuple[float | None, float | None]:
+def wilson_interval(met: float, n: float, z: float = Z_95) -> tuple[float | None, float | None]:
     """Wilson's 95 % score interval of a ratio; (None, None) at n = 0."""
     if n == 0:
         return None, None

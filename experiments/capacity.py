@@ -13,30 +13,35 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from math import ceil
 from pathlib import Path
 
-from analysis.capacity import DEFAULT_SHARE, Trial, bracket, next_rate, trial_of
+from analysis.capacity import DEFAULT_SHARE, Trial, bracket, next_rate, requests_needed, trial_of
 from analysis.capacity_page import capacity_page
 from analysis.capacity_words import capacity_line, price, tried
 from analysis.load import load_run
-from analysis.numbers import percent
+from analysis.numbers import percent, plain
 from analysis.slo import SloError, parse_slo
 from analysis.summary import plain as strict
 from analysis.summary import summarize
 from analysis.wording_capacity import CAPACITY_TEXT as TEXT
 from experiments import simulate
 from experiments.launch import LaunchError, last_lines, run_load
+from experiments.suite_file import value_of
 from loadgen.options import OPTIONS, OptionError
 from runlog.exit_codes import ExitCode
 from runlog.folder import write_text_atomically
 
 Show = Callable[[str], object]
-RunAt = Callable[[str, float], Path]
-"""(shape, mean req/s) -> the run folder, the run having ended."""
+RunAt = Callable[[str, float, int], Path]
+"""(shape, mean req/s, how many times the duration asked for) -> the run folder, the run having ended."""
 
 START_OF_BURSTY = 0.7
 """Where the search under a bursty shape starts, as a share of the even load's capacity."""
-LIMIT_BEYOND_RUN_S = 180.0
+MOST_TIMES_LONGER = 10
+REQUESTS_TO_SPARE = 1.5
+"""A run is planned for so many times the requests that could hold if all met their limits, for how many come
+is chance, and one or two may miss them. MOST_TIMES_LONGER bounds how long it gets by that."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,15 @@ class Search:
     most_rps: float
     precision: float
     most_trials: int
+    duration_s: float | None
+
+    def times_longer(self, rate_rps: float) -> int:
+        """How many times its duration a run at this rate takes, so that it has the requests to be judged;
+        MOST_TIMES_LONGER at most."""
+        if self.duration_s is None:
+            return 1
+        needed = REQUESTS_TO_SPARE * requests_needed(self.share)
+        return min(max(1, ceil(needed / (rate_rps * self.duration_s))), MOST_TIMES_LONGER)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -88,10 +102,12 @@ def capacity(arguments: argparse.Namespace, command: list[str], show: Show = pri
         raise OptionError("capacity needs either --host URL or --virtual")
     if arguments.host and not arguments.model:
         raise OptionError("capacity --host needs --model")
-    search = _search_of(arguments)
+    search = search_of(arguments)
     folder = Path(arguments.runs_dir) / f"{datetime.now(UTC):%Y%m%dT%H%M%S}-capacity"
     folder.mkdir(parents=True)
-    run_at = _virtual(arguments, folder, command) if arguments.virtual else _real(arguments, folder)
+    run_at = (
+        in_virtual_time(arguments, folder, command) if arguments.virtual else over_http(arguments, folder)
+    )
     trials: dict[str, list[Trial]] = {}
     start_rps = search.start_rps
     for shape in dict.fromkeys(("uniform", arguments.shape)):
@@ -110,13 +126,17 @@ def find(search: Search, shape: str, start_rps: float, run_at: RunAt, show: Show
         if rate_rps is None:
             break
         rate_rps = float(f"{rate_rps:.4g}")
-        run = load_run(run_at(shape, rate_rps))
+        longer = search.times_longer(rate_rps)
+        if longer > 1:
+            show(TEXT["longer"].format(rate=plain(rate_rps), times=longer))
+        run = load_run(run_at(shape, rate_rps, longer))
         trials.append(trial_of(summarize(run, search.slo), rate_rps, search.share))
         show(f"  {len(trials):>2}  {tried(trials[-1])}")
     return trials
 
 
-def _search_of(arguments: argparse.Namespace) -> Search:
+def search_of(arguments: argparse.Namespace) -> Search:
+    """What the options of `add_arguments` ask for. Raises OptionError."""
     if arguments.rate == "auto":
         raise OptionError(
             "capacity finds the rate itself: give --rate a number to begin with, or leave it out"
@@ -130,23 +150,29 @@ def _search_of(arguments: argparse.Namespace) -> Search:
         raise OptionError(
             f"capacity needs limits per request, such as ttft<1s,tpot<50ms@95%; got {slo.text!r}"
         )
+    share = DEFAULT_SHARE if slo.share is None else slo.share
+    if share == 1:
+        raise OptionError("capacity cannot tell that all requests meet a limit: ask for less than 100 %")
     if not (start_rps > 0 and arguments.precision > 0 and arguments.max_rate > 0 and arguments.max_runs > 0):
         raise OptionError("--rate, --precision, --max-rate and --max-runs must be above 0")
     return Search(
         slo=",".join(limit.text for limit in slo.per_request),
-        share=DEFAULT_SHARE if slo.share is None else slo.share,
+        share=share,
         start_rps=start_rps,
         most_rps=arguments.max_rate,
         precision=arguments.precision / 100,
         most_trials=arguments.max_runs,
+        duration_s=value_of({"duration": arguments.duration}, "duration"),
     )
 
 
-def _virtual(arguments: argparse.Namespace, folder: Path, command: list[str]) -> RunAt:
-    def run_at(shape: str, rate_rps: float) -> Path:
-        told = argparse.Namespace(
-            **{**vars(arguments), "shape": shape, "rate": f"{rate_rps:g}", "runs_dir": str(folder)}
-        )
+def in_virtual_time(arguments: argparse.Namespace, folder: Path, command: list[str]) -> RunAt:
+    """Runs on the simulated engine, into `folder`. They raise OptionError for options that do not fit."""
+
+    def run_at(shape: str, rate_rps: float, longer: int) -> Path:
+        changed = {"shape": shape, "rate": f"{rate_rps:g}", "runs_dir": str(folder)}
+        changed["duration"] = _times(arguments.duration, longer)
+        told = argparse.Namespace(**{**vars(arguments), **changed})
         told.run_name = f"{shape}-{rate_rps:g}"
         try:
             return simulate.run_as_told(told, command, show=lambda text: None).folder
@@ -156,22 +182,24 @@ def _virtual(arguments: argparse.Namespace, folder: Path, command: list[str]) ->
     return run_at
 
 
-def _real(arguments: argparse.Namespace, folder: Path) -> RunAt:
-    """Runs through Locust, with those options of the load that differ from their defaults."""
+def over_http(arguments: argparse.Namespace, folder: Path) -> RunAt:
+    """Runs through Locust, into `folder`, with those options of the load that differ from their defaults.
+    They raise LaunchError when one does not begin."""
     given = [
         f"{option.flag}={getattr(arguments, option.name)}"
         for option in OPTIONS
         if option.name in simulate.LOAD_OPTIONS
-        and option.name not in ("shape", "rate", "run_name", "runs_dir")
+        and option.name not in ("shape", "rate", "duration", "run_name", "runs_dir")
         and getattr(arguments, option.name) != option.default
     ]
 
-    def run_at(shape: str, rate_rps: float) -> Path:
+    def run_at(shape: str, rate_rps: float, longer: int) -> Path:
         name = f"{shape}-{rate_rps:g}"
         run = run_load(
             [
                 *("--host", arguments.host, "--model", arguments.model, "--runs-dir", str(folder.resolve())),
                 *(f"--shape={shape}", f"--rate={rate_rps:g}", f"--run-name={name}"),
+                f"--duration={_times(arguments.duration, longer)}",
                 *given,
                 *arguments.more,
             ],
@@ -185,6 +213,13 @@ def _real(arguments: argparse.Namespace, folder: Path) -> RunAt:
         return run.folder
 
     return run_at
+
+
+def _times(duration: str, longer: int) -> str:
+    """A duration as an option tells it, so many times as long."""
+    if longer == 1:
+        return duration
+    return f"{longer * value_of({'duration': duration}, 'duration'):g}s"
 
 
 def _conclude(

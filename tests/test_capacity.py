@@ -12,11 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.capacity import GROWTH, Bracket, Trial, bracket, next_rate, trial_of
+from analysis.capacity import GROWTH, Bracket, Trial, bracket, next_rate, requests_needed, trial_of
 from analysis.capacity_page import capacity_page
 from analysis.capacity_words import capacity_line, price, tried
 from analysis.load import load_run
+from analysis.slo import wilson_interval
 from analysis.summary import summarize
+from experiments.capacity import Search
+from runlog.folder import read_run_info
 from tests.run_folders import answered, failed, write_run
 
 ONE = Trial("uniform", 2.0, True, 1.0, 0.98, 0.3, None, 0, 0, 0.0, "run")
@@ -45,6 +48,16 @@ def test_it_stops_at_the_highest_rate_allowed() -> None:
 
 def test_a_run_that_says_nothing_ends_the_search() -> None:
     assert next_rate(trials((2.0, True), (3.0, None)), 2.0, 0.05) is None
+
+
+def test_a_run_spoilt_by_the_load_generator_is_repeated_twice() -> None:
+    held, spoilt = trials((2.0, True))[0], replace(ONE, rate_rps=3.0, holds=None, repeat=True)
+    assert next_rate([held, spoilt], 2.0, 0.05) == 3.0
+    assert next_rate([held, spoilt, spoilt], 2.0, 0.05) == 3.0
+    assert next_rate([held, spoilt, spoilt, spoilt], 2.0, 0.05) is None
+    assert next_rate([held, spoilt, *trials((3.0, True))], 2.0, 0.05) == 4.5
+    line = capacity_line("uniform", [held, replace(spoilt, why_not="INVALID")], "ttft<1s", 0.95)
+    assert "at 2 req/s, and above that nothing was learned (INVALID)" in line
 
 
 def test_a_rate_that_holds_above_one_that_does_not_is_luck() -> None:
@@ -79,10 +92,46 @@ def test_a_run_that_is_not_valid_says_nothing_but_one_without_success_does(tmp_p
     good = summarize(load_run(write_run(tmp_path / "a", [answered(0, 0.1)], slo="ttft<1s")))
     told = trial_of({**good, "verdict": "INVALID", "verdict_reasons": ["send lag p99"]}, 10.0, 0.5)
     assert told.holds is None
+    assert told.repeat
     assert "send lag p99" in tried(told)
     dead = summarize(load_run(write_run(tmp_path / "b", [failed(0, 0.1)], slo="ttft<1s")))
     assert dead["verdict"] == "INVALID"
     assert trial_of(dead, 10.0, 0.5).holds is False
+
+
+@given(st.floats(0.5, 0.999))
+def test_no_run_with_fewer_requests_can_hold_and_a_perfect_one_with_as_many_does(share: float) -> None:
+    needed = requests_needed(share)
+    low, _ = wilson_interval(needed, needed)
+    assert low is not None
+    assert low >= share - 1e-12
+    if needed > 1:
+        fewer, _ = wilson_interval(needed - 1, needed - 1)
+        assert fewer is not None
+        assert fewer < share
+    assert requests_needed(0.95) == 73
+
+
+def test_too_few_requests_say_nothing_unless_they_certainly_miss_it(tmp_path: Path) -> None:
+    def told(name: str, slow: int) -> Trial:
+        rows = [answered(k, 0.1 * k, 2.0 if k < slow else 0.1) for k in range(50)]
+        summary = summarize(load_run(write_run(tmp_path / name, rows, slo="ttft<1s")))
+        return trial_of({**summary, "verdict": "VALID"}, 4.0, 0.95)
+
+    perfect = told("perfect", 0)
+    assert perfect.holds is None
+    assert not perfect.repeat
+    assert "50 requests are too few, 73 could tell" in tried(perfect)
+    assert told("poor", 10).holds is False  # 80 %, at most 89 %
+    line = capacity_line("pulse", [*trials((6.0, False)), perfect], "ttft<1s", 0.95)
+    assert "does not hold for 95 % of the requests at 6 req/s, and below that nothing was learned (50" in line
+
+
+def test_a_run_at_a_low_rate_takes_longer_by_whole_times() -> None:
+    """95 % takes 73 requests, half more are 109.5: at 2 req/s 55 s, at 0.5 req/s 219 s."""
+    search = Search("ttft<1s", 0.95, 2.0, 1000.0, 0.05, 12, 40.0)
+    assert [search.times_longer(rate_rps) for rate_rps in (2.8, 2.7, 2.0, 0.5, 0.1)] == [1, 2, 2, 6, 10]
+    assert replace(search, duration_s=None).times_longer(0.01) == 1
 
 
 def test_the_price_is_what_bursts_take_of_the_capacity() -> None:
@@ -104,6 +153,18 @@ def test_the_page_is_built_without_any_figure() -> None:
     )
     html = capacity_page("Capacity", ["said"], "how", [bare], 0.95)
     assert "says nothing (&lt;b&gt;)" in html
+
+
+def test_the_curve_has_the_runs_that_say_something_and_tells_a_missing_p99() -> None:
+    def page(*rows: Trial) -> str:
+        return capacity_page("Capacity", ["said"], "how", rows, 0.95)
+
+    few = replace(ONE, rate_rps=7.25, ttft_p99_s=None)
+    assert "n too small: a p99 takes" in page(few)
+    assert "n too small: a p99 takes" not in page(few, replace(ONE, ttft_p99_s=0.3))
+    assert '"x":[7.25]' in page(few)  # the figure's data
+    assert '"x":[2.0,7.25]' in page(ONE, few)
+    assert '"x":[2.0]' in page(ONE, replace(few, holds=None))
 
 
 def command(*options: str) -> subprocess.CompletedProcess[str]:
@@ -128,12 +189,29 @@ def test_the_command_finds_both_capacities_in_virtual_time(tmp_path: Path) -> No
     assert "Bursts cost" in (folder / "capacity.html").read_text()
 
 
+def test_a_slow_server_has_a_capacity_too(tmp_path: Path) -> None:
+    """At its rates a run of the asked length has fewer requests than could tell."""
+    load = ("--input-tokens", "700", "--output-tokens", "20", "--run-time", "30s", "--precision", "40")
+    slow = ("--preset", "2080ti-8b", "--slo", "ttft<3s,tpot<200ms@95%", "--rate", "1.5")
+    done = command("--virtual", *slow, "--runs-dir", str(tmp_path), *load)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Bursts cost" in done.stdout
+    (folder,) = tmp_path.iterdir()
+    found = json.loads((folder / "capacity.json").read_text())
+    for trial in found["trials"]:
+        info = read_run_info(folder / trial["run"])
+        assert trial["rate_rps"] * info.duration_s >= 1.5 * 73
+        assert info.duration_s % 30 == 0
+    assert all(capacity["holds_rps"] < 73 / 30 for capacity in found["capacity"].values())
+
+
 def test_wrong_options_are_one_line_and_exit_3(tmp_path: Path) -> None:
     for options, why in (
         ((), "either --host URL or --virtual"),
         (("--host", "http://127.0.0.1:1"), "--host needs --model"),
         (("--virtual", "--slo", "p95(ttft)<1s"), "limits per request"),
         (("--virtual", "--rate", "fast"), "could not convert"),
+        (("--virtual", "--slo", "ttft<1s@100%"), "ask for less than 100 %"),
         (("--virtual", "--policy", "fcfs", "--policy-option", "x=1"), "x"),
     ):
         done = command(*options, "--runs-dir", str(tmp_path))
