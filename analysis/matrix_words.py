@@ -14,8 +14,8 @@ LEAST_POINTS = 0.0005
 
 
 def sentences(found: Matrix) -> list[str]:
-    """What a suite says: which variants differ and in what, what each bursty scenario costs, and last where
-    no difference was found."""
+    """What a suite says: first whether its runs can be believed, then which variants differ and in what, what
+    each bursty scenario costs, and last where no difference was found."""
     different: list[str] = []
     alike: list[str] = []
     for scenario, rows in found.comparisons.items():
@@ -25,7 +25,13 @@ def sentences(found: Matrix) -> list[str]:
             (different if moved else alike).append(words)
     refused = [TEXT["refused"].format(scenario=s, why=why) for s, why in found.refused.items()]
     costs = [words for variant in found.variants for words in prices(found, variant)]
-    return [*different, *refused, *costs, *alike] or [TEXT["nothing_yet"]]
+    return [*_doubt(found), *different, *refused, *costs, *alike] or [TEXT["nothing_yet"]]
+
+
+def _doubt(found: Matrix) -> list[str]:
+    verdicts = [verdict for row in found.figures.values() for verdict in row.verdicts]
+    bad = sum(verdict != "VALID" for verdict in verdicts)
+    return [TEXT["doubt"].format(count=bad, all=len(verdicts))] if bad else []
 
 
 def prices(found: Matrix, variant: str) -> list[str]:

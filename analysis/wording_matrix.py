@@ -8,6 +8,8 @@ MATRIX_TEXT = {
     "throughput_only": "{done} req/s",
     "interval": "{low} – {high}",
     "not_valid": "{count} of {all} runs not VALID",
+    "doubt": "{count} of {all} runs are not VALID, so what follows may be the load generator's own doing; "
+    "their reports say why.",
     "runs": "{n} runs",
     "censored": "{censored} of {all} censored",
     "not_seen": "not seen",
