@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import signal
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -36,6 +37,7 @@ def main() -> ExitCode:
     """Run the named experiment; returns its exit code."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)  # progress is to be seen through a pipe too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what was started is stopped
     parser = _Parser(
         prog="python -m experiments",
         description="Decisions from several runs. Run from the repository root.",

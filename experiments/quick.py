@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import shlex
 from pathlib import Path
 
 from experiments.suite import Show, carry_out, options_set, running_server
@@ -46,9 +45,7 @@ def quick(arguments: argparse.Namespace, command: list[str], show: Show = print)
     """Run both scenarios, then write and show the page. Returns and raises as `suite.suite`."""
     wanted = suite_of(arguments.host, arguments.model, arguments.run_time, arguments.workers)
     wanted = wanted.changed(options_set(arguments.set))
-    told = [part for flag in arguments.set for part in ("--set", flag)]
-    given = ["--host", arguments.host, "--model", arguments.model, "--run-time", arguments.run_time, *told]
-    return carry_out(wanted, arguments, f"python -m experiments quick {shlex.join(given)}", command, show)
+    return carry_out(wanted, arguments, command, show)
 
 
 def suite_of(host: str, model: str, run_time: str, workers: int) -> Suite:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +23,8 @@ from analysis.matrix_page import matrix_page
 from analysis.matrix_words import matrix_text
 from analysis.summary import summarize
 from experiments import simulate
-from experiments.launch import LaunchError, last_lines, run_load
+from experiments.launch import LaunchError, last_lines
+from experiments.suite_budget import cap_passed, left
 from experiments.suite_file import (
     Step,
     Suite,
@@ -32,9 +33,8 @@ from experiments.suite_file import (
     flag_of,
     option_name,
     read_suite,
-    value_of,
 )
-from experiments.suite_servers import cool_down, serving
+from experiments.suite_place import Place, place_of
 from runlog.exit_codes import ExitCode, first_of
 from runlog.folder import RunInfo, read_run_info, write_text_atomically
 
@@ -42,8 +42,6 @@ Show = Callable[[str], object]
 
 STATE_JSON = "suite.json"
 MATRIX_HTML = "matrix.html"
-BETWEEN_RUNS_S = 12.0
-"""What a run takes beside its load: start-up, preflight, drain, report. An estimate, for the time left."""
 
 
 @dataclass
@@ -70,6 +68,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repeats", type=int, metavar="N", help="instead of the file's")
     parser.add_argument("--workers", type=int, metavar="N", help="instead of the file's")
     parser.add_argument(
+        "--compose",
+        action="store_true",
+        help="run the load in containers: a master and --workers workers of docker-compose.yml",
+    )
+    parser.add_argument(
         "--set",
         action="append",
         default=[],
@@ -91,27 +94,33 @@ def suite(arguments: argparse.Namespace, command: list[str], show: Show = print)
     OK when every run ended with every request accounted for and no variant is worse than the base;
     SLO_MISSED for a regression. Raises SuiteError, OptionError, LaunchError, KeyboardInterrupt.
     """
-    again = f"python -m experiments suite {arguments.file}"
-    return carry_out(_told(arguments), arguments, again, command, show)
+    return carry_out(_told(arguments), arguments, command, show)
 
 
-def carry_out(
-    wanted: Suite, arguments: argparse.Namespace, again: str, command: list[str], show: Show
-) -> ExitCode:
-    """Run what is not done of a suite, wherever it was described; `again` is the command that resumes it, and
+def carry_out(wanted: Suite, arguments: argparse.Namespace, command: list[str], show: Show) -> ExitCode:
+    """Run what is not done of a suite, wherever it was described; `command` is what was typed, and
     `arguments` has resume, runs_dir and allow. Returns and raises as `suite`."""
     state = _state(arguments, wanted)
     steps = wanted.steps()
     todo = [step for step in steps if step.key not in state.done]
-    show(
-        f"Suite {wanted.name}: {len(todo)} of {len(steps)} runs to do, {_left(wanted, todo)}; {state.folder}"
-    )
     try:
+        what = f"Suite {wanted.name}: {len(todo)} of {len(steps)} runs to do"
+        show(f"{what}, {left(wanted, todo)}; {state.folder}")
         stopped = _run_all(wanted, state, todo, show, command)
     except KeyboardInterrupt:
-        show(f"\nInterrupted. To go on: {again} --resume {state.folder}")
+        show(f"\nInterrupted. To go on: {resuming(command, state.folder)}")
         raise
     return _conclude(wanted, state, stopped, arguments.allow, show)
+
+
+def resuming(command: Sequence[str], folder: Path) -> str:
+    """The command that goes on with a suite: what was typed, its options too, and the suite's folder."""
+    typed = list(command)
+    for k, part in enumerate(typed):
+        if part == "--resume" or part.startswith("--resume="):
+            del typed[k : k + (1 if "=" in part else 2)]
+            break
+    return shlex.join([*typed, "--resume", str(folder)])
 
 
 def _told(arguments: argparse.Namespace) -> Suite:
@@ -125,7 +134,16 @@ def _told(arguments: argparse.Namespace) -> Suite:
         if not arguments.model:
             raise SuiteError("--host needs --model, the model's name as the server says it")
         variants = {"server": running_server(arguments.host, arguments.model)}
-    return found.changed(load, repeats=arguments.repeats, workers=arguments.workers, variants=variants)
+    wanted = found.changed(
+        load,
+        repeats=arguments.repeats,
+        workers=arguments.workers,
+        variants=variants,
+        compose=arguments.compose or None,
+    )
+    if wanted.compose and wanted.workers < 1:
+        raise SuiteError("--compose needs workers: --workers 4")
+    return wanted
 
 
 def running_server(host: str, model: str) -> Variant:
@@ -169,29 +187,35 @@ def _state(arguments: argparse.Namespace, wanted: Suite) -> State:
 def _run_all(wanted: Suite, state: State, todo: Sequence[Step], show: Show, command: list[str]) -> str:
     """Run the steps, a variant's server standing as long as its steps follow each other. Returns why it ended
     before all were done, or nothing."""
-    done = len(state.done)
-    total = done + len(todo)
-    for name, steps in _by_variant(todo):
-        variant = wanted.variants[name]
-        with serving(variant, state.folder / f"server-{name}.log", show) as url:
-            for step in steps:
-                wanted = _at_measured_rate(wanted, state)
-                capped = _cap_passed(wanted, state, step)
-                if capped:
-                    return capped
-                left = _left(wanted, todo[todo.index(step) :])
-                show(f"\n[{done + 1}/{total}] repeat {step.repeat + 1}, {name}, {step.scenario}; {left}")
-                folder = _run_one(wanted, state, step, variant, url, show, command)
-                info = read_run_info(folder)
-                if info.state == "stopped" and (info.stop_reason or "").startswith("interrupted"):
-                    raise KeyboardInterrupt
-                state.done[step.key] = {"run": folder.name, "requests": info.counts.get("sent", 0)}
-                state.done[step.key]["tokens"] = _tokens(folder)
-                state.write()
-                done += 1
-                if url is not None and cool_down(url, wanted.cool_down_limit_s) is False:
-                    show(f"  the server was still busy {wanted.cool_down_limit_s:g} s after the run")
+    if not todo:
+        return ""
+    total = len(state.done) + len(todo)
+    with place_of(wanted, state.folder, show) as place:
+        for name, steps in _by_variant(todo):
+            variant = wanted.variants[name]
+            with place.serving(variant, state.folder / f"server-{name}.log", show) as url:
+                for step in steps:
+                    wanted = _at_measured_rate(wanted, state)
+                    capped = cap_passed(wanted, state.done, step)
+                    if capped:
+                        return capped
+                    still = left(wanted, todo[todo.index(step) :])
+                    number = f"[{len(state.done) + 1}/{total}]"
+                    show(f"\n{number} repeat {step.repeat + 1}, {name}, {step.scenario}; {still}")
+                    _done(state, step, _run_one(wanted, state, step, place, url, show, command))
+                    if url is not None and place.cool_down(url, wanted.cool_down_limit_s) is False:
+                        show(f"  the server was still busy {wanted.cool_down_limit_s:g} s after the run")
     return ""
+
+
+def _done(state: State, step: Step, folder: Path) -> None:
+    """Note a run that ended. Raises KeyboardInterrupt for one that was interrupted: it is made anew."""
+    info = read_run_info(folder)
+    if info.state == "stopped" and (info.stop_reason or "").startswith("interrupted"):
+        raise KeyboardInterrupt
+    sent = info.counts.get("sent", 0)
+    state.done[step.key] = {"run": folder.name, "requests": sent, "tokens": _tokens(folder)}
+    state.write()
 
 
 def _at_measured_rate(wanted: Suite, state: State) -> Suite:
@@ -219,24 +243,20 @@ def _run_one(
     wanted: Suite,
     state: State,
     step: Step,
-    variant: Variant,
+    place: Place,
     url: str | None,
     show: Show,
     command: list[str],
 ) -> Path:
+    variant = wanted.variants[step.variant]
     name = f"{step.scenario}-{variant.name}-{step.repeat + 1}"
     options = wanted.options(step)
     if url is None:
         return _run_virtually(state.folder, name, variant, options, show, command)
     given = [f"{flag_of(key)}={value}" for key, value in options.items()]
-    run = run_load(
-        [
-            *("--host", url, "--model", variant.model, "--runs-dir", str(state.folder.resolve())),
-            *(f"--run-name={name}", *given),
-        ],
+    run = place.load(
+        ["--host", url, "--model", variant.model, f"--run-name={name}", *given],
         state.folder / "logs" / name,
-        workers=wanted.workers,
-        limit_s=7 * 24 * 3600,
         on_line=lambda line: _progress(line, show),
     )
     if run.folder is None:
@@ -266,52 +286,6 @@ def _progress(line: str, show: Show) -> None:
     source, found, text = line.partition(": ")
     if found and "loadgen." in source:
         show(f"  {text}")
-
-
-def _cap_passed(wanted: Suite, state: State, step: Step) -> str:
-    """Why the next run must not begin; empty when it may. A run is taken to need what its like needed before,
-    or what its plan asks for."""
-    for cap, key, what in (
-        (wanted.max_requests, "requests", "requests"),
-        (wanted.max_tokens, "tokens", "tokens"),
-    ):
-        if cap is None:
-            continue
-        used = sum(row[key] for row in state.done.values())
-        alike = [row[key] for name, row in state.done.items() if name.endswith(f"/{step.scenario}")]
-        expected = max(alike, default=_planned(wanted, step) if key == "requests" else 0)
-        if used + expected > cap:
-            return (
-                f"{step.key} was not begun: with the {used:,} {what} so far it would pass the suite's "
-                f"cap of {cap:,}"
-            )
-    return ""
-
-
-def _planned(wanted: Suite, step: Step) -> int:
-    """The requests that the plan asks for; 0 where that is not known before (users, a measured rate)."""
-    options = wanted.options(step)
-    rate_rps: float | None = value_of(options, "rate")
-    if options.get("load") == "closed" or rate_rps is None:
-        return 0
-    return round(rate_rps * _duration_s(options))
-
-
-def _duration_s(options: Mapping[str, str]) -> float:
-    """Seconds of load; a minute is taken where only the shape knows."""
-    found: float | None = value_of(options, "duration")
-    return 60.0 if found is None else found
-
-
-def _left(wanted: Suite, todo: Sequence[Step]) -> str:
-    """The time that the steps will take, as an estimate."""
-    seconds = sum(
-        0.0
-        if wanted.variants[step.variant].kind == "virtual"
-        else _duration_s(wanted.options(step)) + BETWEEN_RUNS_S
-        for step in todo
-    )
-    return f"about {seconds / 60:.0f} min left" if seconds >= 90 else "less than 2 min left"
 
 
 def _tokens(folder: Path) -> int:

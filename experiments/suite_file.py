@@ -84,7 +84,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Suite:
-    """What a suite file says. `load` and `scenarios` hold options by their names, as text."""
+    """What a suite file says. `load` and `scenarios` hold options by their names, as text; with `compose` the
+    load runs in containers."""
 
     name: str
     repeats: int
@@ -98,6 +99,7 @@ class Suite:
     scenarios: Mapping[str, Mapping[str, str]]
     variants: Mapping[str, Variant]
     sha256: str
+    compose: bool = False
 
     def steps(self) -> list[Step]:
         """All runs in order: variant by variant, and the other way round in every second repeat."""

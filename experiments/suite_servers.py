@@ -131,12 +131,14 @@ def wait_ready(variant: Variant, check: Callable[[], None] = lambda: None) -> No
         time.sleep(_LOOK_EVERY_S)
 
 
-def cool_down(url: str, limit_s: float) -> bool | None:
+def cool_down(
+    url: str, limit_s: float, page: Callable[[str], str | None] = lambda url: metrics_page(url)
+) -> bool | None:
     """Wait until the server's own gauges say that it has nothing left to do; False when it still had after
-    `limit_s`, None when it has no /metrics to say so."""
+    `limit_s`, None when it has no /metrics to say so. `page` gets that page."""
     deadline = time.monotonic() + limit_s
     while True:
-        idle = idle_by(_page(url))
+        idle = idle_by(page(url))
         if idle is not False:
             return idle
         if time.monotonic() > deadline:
@@ -155,7 +157,8 @@ def idle_by(page: str | None) -> bool | None:
     return all(value == 0 for value in values) if values else None
 
 
-def _page(url: str) -> str | None:
+def metrics_page(url: str) -> str | None:
+    """A server's /metrics as text, None when it has none."""
     parts = urlsplit(url)
     with (
         suppress(OSError, ValueError),

@@ -16,7 +16,9 @@ from threading import Thread
 import pytest
 
 from experiments.launch import LaunchError, free_port
-from experiments.suite import State, _cap_passed, _planned
+from experiments.suite import resuming
+from experiments.suite_budget import cap_passed, planned
+from experiments.suite_compose import ASK_METRICS, seen_from_containers
 from experiments.suite_file import VARIANT_KINDS, SuiteError, Variant, read_suite
 from experiments.suite_servers import SERVERS, cool_down, idle_by, serving
 
@@ -163,6 +165,42 @@ def test_cooling_down_waits_until_the_queue_is_empty(busy_url: str) -> None:
     assert cool_down("http://127.0.0.1:1", 0) is None
 
 
+def test_bash_in_a_servers_container_gets_its_metrics(busy_url: str) -> None:
+    port = busy_url.removesuffix("/v1").rpartition(":")[2]
+    page = subprocess.run(
+        ["bash", "-c", ASK_METRICS, port], capture_output=True, text=True, check=True
+    ).stdout
+    assert idle_by(page) is False
+    Busy.left = 0
+    page = subprocess.run(
+        ["bash", "-c", ASK_METRICS, port], capture_output=True, text=True, check=True
+    ).stdout
+    assert idle_by(page) is True
+
+
+@pytest.mark.parametrize(
+    ("here", "there"),
+    [
+        ("http://localhost:8000/v1", "http://host.docker.internal:8000/v1"),
+        ("http://127.0.0.1:8000", "http://host.docker.internal:8000"),
+        ("https://[::1]/v1?a=b", "https://host.docker.internal/v1?a=b"),
+        ("http://10.0.0.5:8000", "http://10.0.0.5:8000"),
+        ("http://vllm:8000", "http://vllm:8000"),
+        ("http://localhost.example.org", "http://localhost.example.org"),
+    ],
+)
+def test_what_is_on_localhost_here_has_another_name_in_a_container(here: str, there: str) -> None:
+    assert seen_from_containers(here) == there
+
+
+def test_the_way_on_repeats_what_was_typed() -> None:
+    typed = ["python", "-m", "experiments", "suite", "a.toml", "--set", "slo=ttft<2s", "--repeats", "1"]
+    on = "python -m experiments suite a.toml --set 'slo=ttft<2s' --repeats 1 --resume runs/x"
+    assert resuming(typed, Path("runs/x")) == on
+    assert resuming([*typed, "--resume", "runs/x"], Path("runs/x")) == on
+    assert resuming([*typed[:5], "--resume=runs/x", *typed[5:]], Path("runs/x")) == on
+
+
 def test_a_server_that_is_not_healthy_is_named_with_what_to_do(busy_url: str, tmp_path: Path) -> None:
     variant = Variant("old", "url", busy_url, None, "m", busy_url.replace("/v1", "/health"), 0.0)
     with (
@@ -251,6 +289,24 @@ def test_a_suite_that_was_interrupted_goes_on_and_ends_with_the_same_runs(tmp_pa
     assert run(file, "--resume", str(tmp_path)).returncode == 3
 
 
+def test_sigterm_ends_it_as_ctrl_c_does(tmp_path: Path) -> None:
+    """It waits for a server that never comes."""
+    waiting = VIRTUAL.partition("[variants")[0] + "[variants.a]\nurl = 'http://127.0.0.1:1'"
+    process = subprocess.Popen(
+        command(str(written(tmp_path, waiting)), "--runs-dir", str(tmp_path / "runs")),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("Suite quick: 4 of 4 runs")
+    process.send_signal(signal.SIGTERM)
+    rest = process.stdout.read()
+    process.stdout.close()
+    assert process.wait() == 130
+    assert rest.startswith("\nInterrupted. To go on:")
+
+
 def test_the_run_that_would_pass_a_cap_is_not_begun(tmp_path: Path) -> None:
     done = run(str(written(tmp_path, "max_requests = 400\n" + VIRTUAL)), "--runs-dir", str(tmp_path / "runs"))
     assert done.returncode == 5
@@ -265,6 +321,7 @@ def test_wrong_options_of_the_command_are_one_line(tmp_path: Path) -> None:
         (("--set", "rate"), "write NAME=VALUE"),
         (("--set", "speed=3"), "write NAME=VALUE"),
         (("--repeats", "0"), "--repeats must be at least 1"),
+        (("--compose",), "--compose needs workers: --workers 4"),
         (("--host", "http://127.0.0.1:1"), "--host needs --model"),
         (("--set", "stall_limit=3s"), "stall_limit means nothing in virtual time"),
         (("--set", "rate=fast"), "rate"),
@@ -276,16 +333,15 @@ def test_wrong_options_of_the_command_are_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "planned"),
+    ("option", "requests"),
     [({"duration": "2min", "rate": "3"}, 360), ({"duration": "1h"}, 6 * 3600), ({"rate": "auto"}, 0)],
 )
 def test_what_a_cap_is_held_against_is_what_a_run_makes_of_the_options(
-    tmp_path: Path, option: dict[str, str], planned: int
+    tmp_path: Path, option: dict[str, str], requests: int
 ) -> None:
     """Every spelling of a time that a run takes, and the options' own defaults."""
     text = VIRTUAL.replace("rate = 6\n", "").replace('run_time = "30s"\n', "")
     suite = read_suite(written(tmp_path, "max_requests = 1\n" + text)).changed(option)
-    state = State(tmp_path, suite.sha256)
-    told = _cap_passed(suite, state, suite.steps()[0])
-    assert (told != "") is (planned > 1)
-    assert _planned(suite, suite.steps()[0]) == planned
+    told = cap_passed(suite, {}, suite.steps()[0])
+    assert (told != "") is (requests > 1)
+    assert planned(suite, suite.steps()[0]) == requests

@@ -1,7 +1,7 @@
 """docker-compose.yml on a real engine: a run's exit code and folder, a worker that is killed, the web UI.
 
-Needs a Docker engine with Compose v2, else the slow tests skip. PYTHON_IMAGE names another base image. Each
-test has a project, a network and a runs folder of its own and leaves nothing behind.
+Needs a Docker engine with Compose v2, else the slow tests skip (tests/docker_engine.py). Each test has a
+project, a network and a runs folder of its own and leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -25,48 +25,17 @@ from experiments.launch import REPOSITORY, LoadRun, follow, free_port, stop
 from loadgen.options import OPTIONS
 from runlog.exit_codes import ExitCode
 from runlog.folder import SUMMARY_JSON, read_run_info
+from tests.docker_engine import BUILD_LIMIT_S, docker
 from tests.run_folders import degraded
 from tests.test_load_run import folder_of, records_of
 
 COMPOSE_FILE = REPOSITORY / "docker-compose.yml"
 WORKERS = 4
 SECRET = "sk-compose-secret-word"
-BUILD_LIMIT_S = 900
 RUN_LIMIT_S = 180
 LOAD = ("--shape", "pulse", "--rate", "10", "--period", "5s", "--output-tokens", "5")
 
 pytestmark = pytest.mark.timeout(BUILD_LIMIT_S + 60)
-
-
-def docker(*arguments: str, env: dict[str, str] | None = None, limit_s: float = 120) -> str:
-    """Standard output of one docker command; AssertionError with its errors when it fails."""
-    done = subprocess.run(
-        ["docker", *arguments],
-        cwd=REPOSITORY,
-        env={**os.environ, **(env or {})},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=limit_s,
-    )
-    assert done.returncode == 0, f"docker {' '.join(arguments)}:\n{done.stdout[-2000:]}{done.stderr[-4000:]}"
-    return done.stdout
-
-
-@pytest.fixture(scope="module")
-def image() -> Iterator[str]:
-    """The suite's image, built for these tests and removed after them."""
-    for question in (("info",), ("compose", "version")):
-        try:
-            docker(*question, limit_s=20)
-        except (OSError, AssertionError, subprocess.TimeoutExpired):
-            pytest.skip(f"`docker {' '.join(question)}` fails: no Docker engine with Compose v2 here")
-    tag = f"llm-burst-test-{uuid.uuid4().hex[:8]}"
-    try:
-        docker("compose", "build", "--quiet", env={"SUITE_IMAGE": tag}, limit_s=BUILD_LIMIT_S)
-        yield tag
-    finally:
-        subprocess.run(["docker", "image", "rm", "--force", tag], capture_output=True, timeout=60)
 
 
 class Stack:
