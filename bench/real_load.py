@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.load import load_run
+from analysis.recovery import HOLD_S
 from analysis.summary import summarize
 from bench.findings import Finding
 from bench.real_servers import Server
@@ -40,6 +41,8 @@ WIDTH_S = 0.1
 
 SLOW_S = 1.0
 """A small request (8 tokens) takes 0.4 s on two free cores."""
+
+TOO_LATE = "the load ends too early for this server to show it: ask for fewer --burst-tokens"
 
 LEAST_RISE = 5.0
 AGREE_WITHIN_S = 3.0
@@ -206,12 +209,20 @@ def _rise_and_recovery(found: LoadResult) -> Iterator[Finding]:
         f"{deepest:g} waiting at most; {len(found.samples)} scrapes, the slowest took {slowest:.2f} s",
     )
     ours_s, theirs_s = burst["recovery_s"], None if gone_s is None else gone_s - ended_s
+    seen = f"by TTFT {_seconds(ours_s)} ({burst['method']}), queue empty after {_seconds(theirs_s)}"
+    if ours_s is None and deepest and not time_to_recover(theirs_s):
+        seen += f"; {TOO_LATE}"
     agree = ours_s is not None and theirs_s is not None and abs(ours_s - theirs_s) <= AGREE_WITHIN_S
     yield Finding(
         f"burst: recovery as by the queue, ± {AGREE_WITHIN_S:g} s",
         agree and burst["method"] == "baseline",
-        f"by TTFT {_seconds(ours_s)} ({burst['method']}), queue empty after {_seconds(theirs_s)}",
+        seen,
     )
+
+
+def time_to_recover(queue_gone_s: float | None) -> bool:
+    """Was enough of the load left, once the queue was gone, for a recovery to show by TTFT?"""
+    return queue_gone_s is not None and queue_gone_s + HOLD_S + AGREE_WITHIN_S <= AFTER_S
 
 
 def _same_ttft(server: Server, found: LoadResult) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ import pytest
 
 from bench.check_real import PARTS, main
 from bench.findings import Finding, conclude
+from bench.real_load import time_to_recover
 from bench.real_wire import ANSWERS, ASKED_TOKENS, faults
 from client.finished import Finished
 from experiments.launch import REPOSITORY, simulated_server
@@ -78,6 +79,13 @@ def test_an_answer_of_the_wrong_kind_is_a_fault() -> None:
     assert faults(WHOLE, Finished(RECORD, streamed=True), 16) == ["streamed", "a TTFT without a stream"]
     more = Finished(replace(RECORD, output_tokens=17, tokens_from="events"), streamed=True)
     assert faults(UNCOUNTED, more, 16) == ["more events with output than tokens"]
+
+
+def test_a_recovery_needs_ten_seconds_of_load_after_the_queue_is_gone() -> None:
+    assert time_to_recover(12.3)
+    assert time_to_recover(27.0)  # 10 s of calm and 3 s of tolerance before the load ends at 40 s
+    assert not time_to_recover(28.6)
+    assert not time_to_recover(None)
 
 
 def test_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
