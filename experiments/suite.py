@@ -91,8 +91,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def suite(arguments: argparse.Namespace, command: list[str], show: Show = print) -> ExitCode:
     """Run what is not done yet, then write and show the matrix.
 
-    OK when every run ended with every request accounted for and no variant is worse than the base;
-    SLO_MISSED for a regression. Raises SuiteError, OptionError, LaunchError, KeyboardInterrupt.
+    OK when every run is VALID with every request accounted for and no variant is worse than the base;
+    SLO_MISSED for a regression, NOT_VALID for a run that is not (unless `--allow verdict`). Raises
+    SuiteError, OptionError, LaunchError, KeyboardInterrupt.
     """
     return carry_out(_told(arguments), arguments, command, show)
 
@@ -304,7 +305,7 @@ def _conclude(wanted: Suite, state: State, stopped: str, allow: Sequence[str], s
     write_text_atomically(state.folder / MATRIX_HTML, matrix_page(found))
     show("\n" + matrix_text(found))
     show(f"\nPage: {state.folder / MATRIX_HTML}")
-    codes = [_code_of(cells), ExitCode.SLO_MISSED if _regressed(found) else ExitCode.OK]
+    codes = [_code_of(cells, allow), ExitCode.SLO_MISSED if _regressed(found) else ExitCode.OK]
     if stopped:
         show(f"Stopped early: {stopped}.")
         codes.append(ExitCode.SAFETY_VALVE)
@@ -315,7 +316,8 @@ def _regressed(found: Matrix) -> bool:
     return any(one.regressed for rows in found.comparisons.values() for one in rows)
 
 
-def _code_of(cells: Sequence[Cell]) -> ExitCode:
+def _code_of(cells: Sequence[Cell], allow: Sequence[str]) -> ExitCode:
     infos: list[RunInfo] = [cell.side.run.info for cell in cells]
     whole = all(info.state == "finished" and info.counts["kept"] == info.counts["planned"] for info in infos)
-    return ExitCode.OK if whole else ExitCode.NOT_VALID
+    valid = "verdict" in allow or all(cell.side.summary["verdict"] == "VALID" for cell in cells)
+    return ExitCode.OK if whole and valid else ExitCode.NOT_VALID

@@ -307,6 +307,17 @@ def test_sigterm_ends_it_as_ctrl_c_does(tmp_path: Path) -> None:
     assert rest.startswith("\nInterrupted. To go on:")
 
 
+def test_a_run_whose_figures_cannot_be_trusted_is_told_by_the_exit_code(tmp_path: Path) -> None:
+    given = ("--runs-dir", str(tmp_path / "runs"), "--repeats", "1", "--set", "run_time=12s")
+    file = str(written(tmp_path, VIRTUAL))
+    nothing_succeeds = run(file, *given, "--set", "total_limit=10ms")
+    assert nothing_succeeds.returncode == 2, nothing_succeeds.stdout + nothing_succeeds.stderr
+    assert "is INVALID" in nothing_succeeds.stdout
+    (folder,) = (tmp_path / "runs").iterdir()
+    again = (file, "--resume", str(folder), *given[2:], "--set", "total_limit=10ms", "--allow", "verdict")
+    assert run(*again).returncode in (0, 1)
+
+
 def test_the_run_that_would_pass_a_cap_is_not_begun(tmp_path: Path) -> None:
     done = run(str(written(tmp_path, "max_requests = 400\n" + VIRTUAL)), "--runs-dir", str(tmp_path / "runs"))
     assert done.returncode == 5
