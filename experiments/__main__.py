@@ -115,7 +115,7 @@ def main() -> ExitCode:
         return ExitCode.USAGE
     except LaunchError as error:
         print(error, file=sys.stderr)
-        return ExitCode.NOT_VALID
+        return error.exit_code
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
 

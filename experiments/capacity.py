@@ -26,7 +26,7 @@ from analysis.summary import plain as strict
 from analysis.summary import summarize
 from analysis.wording_capacity import CAPACITY_TEXT as TEXT
 from experiments import simulate
-from experiments.launch import LaunchError, last_lines, run_load
+from experiments.launch import not_begun, run_load
 from experiments.suite_file import value_of
 from loadgen.options import OPTIONS, OptionError
 from runlog.exit_codes import ExitCode
@@ -208,7 +208,7 @@ def over_http(arguments: argparse.Namespace, folder: Path) -> RunAt:
             limit_s=24 * 3600,
         )
         if run.folder is None:
-            raise LaunchError(f"the run {name} did not begin:\n{last_lines(run.log)}")
+            raise not_begun(f"the run {name}", run)
         time.sleep(arguments.cool_down)
         return run.folder
 

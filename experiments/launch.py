@@ -17,12 +17,21 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from runlog.exit_codes import ExitCode
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 STOP_GRACE_S = 10.0
+_OUR_ERROR = re.compile(r"/ERROR/loadgen\.\w+: (.+)")
 
 
 class LaunchError(Exception):
-    """A process did not start or did not get ready; the message ends with the last lines it printed."""
+    """A process did not start or did not get ready; the message ends with the last lines it printed, and
+    `exit_code` is the project's for it.
+    """
+
+    def __init__(self, message: str, exit_code: ExitCode = ExitCode.NOT_VALID) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
 
 
 def free_port() -> int:
@@ -106,6 +115,17 @@ class LoadRun:
     exit_code: int
     folder: Path | None
     log: Path
+
+
+def not_begun(what: str, run: LoadRun, advice: str = "") -> LaunchError:
+    """The error for a run that sent no load: what its log calls errors, else the log's last lines, then
+    `advice`. A refusal keeps the run's own exit code.
+    """
+    errors = _OUR_ERROR.findall(run.log.read_text(errors="replace"))
+    why = "\n".join(f"  {line}" for line in errors) or last_lines(run.log)
+    refused = (ExitCode.USAGE, ExitCode.PREFLIGHT_REFUSED, ExitCode.WORKERS_MISSING)
+    code = next((code for code in refused if code == run.exit_code), ExitCode.NOT_VALID)
+    return LaunchError("\n".join(filter(None, [f"{what} did not begin:", why, advice])), code)
 
 
 def run_load(

@@ -23,7 +23,7 @@ from analysis.matrix_page import matrix_page
 from analysis.matrix_words import matrix_text
 from analysis.summary import summarize
 from experiments import simulate
-from experiments.launch import LaunchError, last_lines
+from experiments.launch import not_begun
 from experiments.suite_budget import cap_passed, left
 from experiments.suite_file import (
     Step,
@@ -42,6 +42,7 @@ Show = Callable[[str], object]
 
 STATE_JSON = "suite.json"
 MATRIX_HTML = "matrix.html"
+BY_SET = "Options of a run are given here by --set, such as --set 'slo=ttft<5s' or --set rate=2."
 
 
 @dataclass
@@ -149,7 +150,7 @@ def _told(arguments: argparse.Namespace) -> Suite:
 
 def running_server(host: str, model: str) -> Variant:
     """The variant "server": one that runs already."""
-    return Variant("server", "url", host, None, model, None, 60.0)
+    return Variant("server", "url", host, None, model, None, 5.0)
 
 
 def options_set(texts: Sequence[str]) -> dict[str, str]:
@@ -261,7 +262,7 @@ def _run_one(
         on_line=lambda line: _progress(line, show),
     )
     if run.folder is None:
-        raise LaunchError(f"{step.key} did not begin:\n{last_lines(run.log)}")
+        raise not_begun(step.key, run, BY_SET)
     return run.folder
 
 

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 from experiments.launch import STOP_GRACE_S, LaunchError, last_lines, simulated_server
 from experiments.suite_file import SuiteError, Variant
+from runlog.exit_codes import ExitCode
 
 Show = Callable[[str], object]
 
@@ -126,7 +127,8 @@ def wait_ready(variant: Variant, check: Callable[[], None] = lambda: None) -> No
         if time.monotonic() > deadline:
             raise LaunchError(
                 f"variant {variant.name}: {asked} did not answer within {variant.ready_limit_s:g} s; start "
-                "the server, or correct url, health or ready_limit in the suite"
+                "the server, or correct its address (--host; url, health, ready_limit in a suite)",
+                ExitCode.PREFLIGHT_REFUSED,
             )
         time.sleep(_LOOK_EVERY_S)
 

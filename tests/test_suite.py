@@ -15,7 +15,7 @@ from threading import Thread
 
 import pytest
 
-from experiments.launch import LaunchError, free_port
+from experiments.launch import LaunchError, LoadRun, free_port, not_begun
 from experiments.suite import resuming
 from experiments.suite_budget import cap_passed, planned
 from experiments.suite_compose import ASK_METRICS, seen_from_containers
@@ -324,6 +324,32 @@ def test_the_run_that_would_pass_a_cap_is_not_begun(tmp_path: Path) -> None:
     assert "1/narrow/A was not begun" in done.stdout
     (folder,) = (tmp_path / "runs").iterdir()
     assert len(json.loads((folder / "suite.json").read_text())["done"]) == 2
+
+
+def test_a_run_that_did_not_begin_tells_its_errors_and_keeps_its_exit_code(tmp_path: Path) -> None:
+    log = tmp_path / "master.log"
+    log.write_text(
+        "[2026-12-01 03:48:51,353] vm/INFO/loadgen.calibrate: calibration: 1 in flight does not hold\n"
+        "[2026-12-01 03:48:51,354] vm/ERROR/loadgen.conductor: --rate auto found no rate\n"
+        "Type     Name    # reqs\n"
+    )
+    refused = not_begun("1/server/A", LoadRun(4, None, log), "Say it by --set.")
+    assert str(refused) == "1/server/A did not begin:\n  --rate auto found no rate\nSay it by --set."
+    assert refused.exit_code == 4
+    log.write_text("ModuleNotFoundError: No module named 'locust'\n")
+    broken = not_begun("1/server/A", LoadRun(1, None, log))
+    assert str(broken) == "1/server/A did not begin:\nModuleNotFoundError: No module named 'locust'"
+    assert broken.exit_code == 2
+
+
+def test_a_server_that_is_not_there_is_told_in_seconds(tmp_path: Path) -> None:
+    port = free_port()
+    file = str(written(tmp_path, VIRTUAL))
+    given = ("--host", f"http://127.0.0.1:{port}", "--model", "m", "--runs-dir", str(tmp_path / "runs"))
+    done = run(file, *given)
+    assert done.returncode == 4
+    assert f"127.0.0.1:{port} did not answer within 5 s" in done.stderr
+    assert "--host" in done.stderr
 
 
 def test_wrong_options_of_the_command_are_one_line(tmp_path: Path) -> None:
