@@ -17,6 +17,7 @@ from analysis.compare import Comparison, UnlikeRuns, compare_repeats
 from analysis.metrics import BY_KEY, Distribution, adjusted_values_of, distribution
 from analysis.recovery import Recovery, median_recovery_s
 from analysis.slo import Attainment, wilson_interval
+from runlog.folder import REPORT_HTML, RunInfo
 
 
 @dataclass(frozen=True)
@@ -30,13 +31,16 @@ class Cell:
 
 @dataclass(frozen=True)
 class Figures:
-    """What the runs of one scenario on one variant say together. `ttft` is failure-adjusted (an infinite
-    value in `ttft_values` is a failure), `attainment` None without an SLO per request; times in seconds, None
-    = unknown."""
+    """What the runs of one scenario on one variant say together. `first` is the first run's description,
+    `reports` names the folders that hold a report; `ttft` is failure-adjusted (an infinite value in
+    `ttft_values` is a failure), `attainment` None without an SLO per request; times in seconds, None =
+    unknown."""
 
     scenario: str
     variant: str
     runs: int
+    first: RunInfo
+    reports: tuple[str, ...]
     verdicts: tuple[str, ...]
     offered_rps: float | None
     throughput_rps: float
@@ -96,6 +100,8 @@ def figures_of(scenario: str, variant: str, sides: Sequence[Side]) -> Figures:
         scenario=scenario,
         variant=variant,
         runs=len(sides),
+        first=sides[0].run.info,
+        reports=tuple(s.run.folder.name for s in sides if (s.run.folder / REPORT_HTML).exists()),
         verdicts=tuple(side.summary["verdict"] for side in sides),
         offered_rps=None if None in rates else float(np.mean([rate for rate in rates if rate is not None])),
         throughput_rps=sum(side.summary["throughput"]["requests_per_s"] * side.run.window_s for side in sides)

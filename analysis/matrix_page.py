@@ -3,6 +3,8 @@ cell."""
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import numpy as np
 
 from analysis.charts import LINES, LOG_SECONDS, blank_figure, single
@@ -10,9 +12,10 @@ from analysis.compare_words import cells as compared_cells
 from analysis.compare_words import head as compared_head
 from analysis.compare_words import how
 from analysis.matrix import Matrix
-from analysis.matrix_words import cells, sentences
-from analysis.page import Section, element, figure, join, noted, page, table
+from analysis.matrix_words import about, cells, sentences
+from analysis.page import Html, Section, element, figure, join, noted, page, table
 from analysis.wording_matrix import MATRIX_TEXT as TEXT
+from runlog.folder import REPORT_HTML
 
 COLOURS = ("--quiet", "--burst", "--c3", "--c4", "--c5", "--c6")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
@@ -34,8 +37,21 @@ def matrix_page(found: Matrix) -> str:
 
 def _cells(found: Matrix) -> Section:
     rows = [[noted(value, note) for value, note in cells(row)] for row in found.figures.values()]
-    shown = table(TEXT["head"].split("|"), rows, numeric=range(2, 9), caption=found.name)
-    return Section("cells", TEXT["cells"], shown)
+    shown = table(TEXT["head"].split("|"), rows, numeric=range(2, 9), caption=" ".join(about(found)))
+    return Section("cells", TEXT["cells"], join([shown, _reports(found)]))
+
+
+def _reports(found: Matrix) -> Html:
+    """Links to the report of each run, which lies in the page's own folder."""
+    links = [
+        element("a", folder, href=f"{quote(folder)}/{REPORT_HTML}")
+        for row in found.figures.values()
+        for folder in row.reports
+    ]
+    if not links:
+        return Html("")
+    between = [join([link, " · " if number < len(links) else ""]) for number, link in enumerate(links, 1)]
+    return element("p", TEXT["reports"], *between, class_="note")
 
 
 def _differences(found: Matrix) -> list[Section]:
@@ -55,8 +71,13 @@ def _differences(found: Matrix) -> list[Section]:
     return sections
 
 
+def _colour(found: Matrix, scenario: str, variant: str) -> int:
+    """The variant's; with one variant only, the scenario's."""
+    return found.variants.index(variant) if len(found.variants) > 1 else found.scenarios.index(scenario)
+
+
 def _picture(found: Matrix) -> Section:
-    """An ECDF a cell, from its quantiles' source; the colour is the variant's, the line the scenario's."""
+    """An ECDF a cell, from its quantiles' source; the line is the scenario's, the colour by `_colour`."""
     made = blank_figure(420)
     shares = np.linspace(0.0, 1.0, 401)
     for (scenario, variant), row in found.figures.items():
@@ -68,7 +89,7 @@ def _picture(found: Matrix) -> Section:
             y=single(shares * len(good) / len(row.ttft_values)),
             name=f"{scenario}, {variant}",
             line={
-                "color": f"var({COLOURS[found.variants.index(variant) % len(COLOURS)]})",
+                "color": f"var({COLOURS[_colour(found, scenario, variant) % len(COLOURS)]})",
                 "dash": DASHES[found.scenarios.index(scenario) % len(DASHES)],
                 "width": 2,
             },

@@ -7,10 +7,15 @@ from analysis.matrix import Figures, Matrix
 from analysis.metrics import Quantile
 from analysis.numbers import UNKNOWN, percent, plain, seconds
 from analysis.wording_matrix import MATRIX_TEXT as TEXT
+from runlog.folder import RunInfo
 
 LEAST_BURSTS = 8
 """Below this many bursts an interval over bursts cannot be had (analysis.paired.least_pairs)."""
 LEAST_POINTS = 0.0005
+SHAPE_OPTIONS = (
+    *("period", "peak_ratio", "duty", "width", "base", "lead"),
+    *("salvo", "levels", "amplitude", "day_profile"),
+)
 
 
 def sentences(found: Matrix) -> list[str]:
@@ -47,11 +52,39 @@ def prices(found: Matrix, variant: str) -> list[str]:
             scenario=row.scenario,
             even=even.scenario,
             variant=variant,
+            few=TEXT["few_bursts"].format(n=row.bursts) if row.bursts < LEAST_BURSTS else "",
             costs=", ".join(_costs(even, row)),
         )
         for row in rows
         if row.bursts and row.offered_rps and abs(row.offered_rps / even.offered_rps - 1) < 0.01
     ]
+
+
+def about(found: Matrix) -> list[str]:
+    """What was run: each scenario's shape, then what all runs share, such as the server and the SLO."""
+    firsts = {row.scenario: row.first for row in reversed(found.figures.values())}
+    lines = [
+        TEXT["scenario"].format(name=name, shape=_shape(firsts[name]))
+        for name in found.scenarios
+        if name in firsts
+    ]
+    for key in ("target", "model", "slo", "duration", "input_tokens", "output_tokens", "seed"):
+        values = {_told(row.first, key) for row in found.figures.values()}
+        if len(values) == 1 and (value := values.pop()):
+            lines.append(TEXT[f"about_{key}"].format(value=value))
+    return lines
+
+
+def _told(info: RunInfo, key: str) -> str:
+    if key in ("target", "model", "slo"):
+        return str(getattr(info, key) or "")
+    return str(info.options.get(key, ""))
+
+
+def _shape(info: RunInfo) -> str:
+    """The shape and those of its own options that were set."""
+    told = [(name, info.options.get(name)) for name in SHAPE_OPTIONS]
+    return ", ".join([info.shape, *(f"{name.replace('_', ' ')} {value}" for name, value in told if value)])
 
 
 def _costs(even: Figures, row: Figures) -> list[str]:
@@ -65,13 +98,12 @@ def _costs(even: Figures, row: Figures) -> list[str]:
     p99s = [figures.ttft.quantiles["p99"] for figures in (even, row)]
     if all(p99.value is not None and not p99.n_too_small for p99 in p99s):
         more = (p99s[1].value or 0.0) - (p99s[0].value or 0.0)
-        parts.append(TEXT["cost_p99"].format(seconds=("+" if more >= 0 else "−") + seconds(abs(more))))
+        key = "cost_p99" if more >= 0 else "gain_p99"
+        parts.append(TEXT[key].format(seconds=seconds(abs(more))))
     if not parts:
         parts.append(TEXT["no_cost"])
     if row.recovery_s is not None:
         parts.append(TEXT["hurts"].format(seconds=seconds(row.recovery_s)))
-    if row.bursts < LEAST_BURSTS:
-        parts.append(TEXT["few_bursts"].format(n=row.bursts))
     return parts
 
 
