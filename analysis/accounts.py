@@ -69,20 +69,20 @@ def failures(load: pd.DataFrame, kinds: pd.DataFrame) -> list[dict[str, Any]]:
     `kinds` is masking.error_kinds of the load.
     """
     rows = []
-    for name, group in load[load["failure_class"].notna()].groupby("failure_class", sort=True):
+    for name, number in sorted(value_counts(load["failure_class"]).items()):
         mine = kinds[kinds["failure_class"] == name]
         try:
-            known = failure_class(str(name))
+            known = failure_class(name)
             whose, meaning = known.whose, known.meaning
         except KeyError:
             whose, meaning = None, None
         rows.append(
             {
-                "class": str(name),
+                "class": name,
                 "whose": whose,
                 "meaning": meaning,
-                "count": len(group),
-                "share": len(group) / len(load),
+                "count": number,
+                "share": number / len(load),
                 "kinds": len(mine),
                 "example": shortened(str(mine["example"].iloc[0])) if len(mine) else None,
             }

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.metrics import BY_KEY, distribution, values_of
-from analysis.phases import SAME_MOMENT_S, inside
+from analysis.phases import SAME_MOMENT_S, held
 from analysis.recovery import Recovery
 from analysis.users import in_flight
 from analysis.waits import Waits, waits_of
@@ -48,9 +48,7 @@ def burst_effects(load: pd.DataFrame, bursts: Sequence[Recovery]) -> list[BurstE
     edges = [*first.tolist(), len(waits.at_s)]
     return [
         _effect(
-            Waits(
-                *(column[edges[k] : edges[k + 1]] for column in (waits.at_s, waits.ttft_s, waits.unfinished))
-            ),
+            waits.where(slice(edges[k], edges[k + 1])),
             burst,
             int(steps.at(np.array([burst.end_s]))[0]),
         )
@@ -64,7 +62,7 @@ def _effect(since: Waits, burst: Recovery, backlog: int) -> BurstEffect:
     if burst.threshold_s is not None:
         excess_s = since.ttft_s[~lost & ~np.isnan(since.ttft_s)] - burst.threshold_s
         area_s, late = float(np.maximum(excess_s, 0.0).sum()), int((excess_s > 0).sum())
-    own = since.where(inside(since.at_s, (burst.start_s, burst.end_s)))
+    own = since.where(held(since.at_s, (burst.start_s, burst.end_s)))
     answered = np.isfinite(own.ttft_s)
     drain_s = None
     if answered.any():
@@ -103,8 +101,9 @@ def _spread(values: Sequence[float]) -> dict[str, float | int | None]:
 def amplification(load: pd.DataFrame, phase: np.ndarray, lead_ttft: str) -> dict[str, float | None]:
     """How many times each quantile of TTFT in bursts is that of quiet times, over successes; None where one
     of them has too few values to be shown."""
+    waits = load[["outcome", BY_KEY[lead_ttft].column]]
     burst, quiet = (
-        distribution(values_of(load[phase == name], BY_KEY[lead_ttft])).quantiles
+        distribution(values_of(waits[phase == name], BY_KEY[lead_ttft])).quantiles
         for name in ("burst", "quiet")
     )
     ratios: dict[str, float | None] = {}

@@ -42,6 +42,20 @@ WHOLE_STEPS_BELOW = 30
 CURVE_DIGITS = (1.0, 2.0, 5.0)
 
 
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """Arrivals, or their tokens, per window: one array for each scale (s) that can be measured."""
+
+    of: Mapping[int, FloatArray]
+
+    def by_scale(self, measured: Callable[..., float | None], *unit: float) -> dict[int, float | None]:
+        """The measure at each of WINDOWS_S; None where it cannot be measured."""
+        return {
+            scale: measured(self.of[scale], *unit) if scale in self.of else None
+            for scale in measure.WINDOWS_S
+        }
+
+
 @dataclass(frozen=True)
 class TokenProfile:
     """The measures of counts with each arrival weighted by its tokens; dicts go by scale in seconds."""
@@ -114,20 +128,16 @@ def profile(
     reasons = {
         str(scale): why for scale in measure.WINDOWS_S if (why := why_not(scale, window_s, stamp_step_s))
     }
-
-    def by_scale(of: Callable[..., float | None], *weights: FloatArray) -> dict[int, float | None]:
-        return {
-            scale: None if str(scale) in reasons else of(times, scale, window_s, *weights)
-            for scale in measure.WINDOWS_S
-        }
-
+    scales = tuple(scale for scale in measure.WINDOWS_S if str(scale) not in reasons)
+    counts = Counts({scale: measure.counts_per_window(times, scale, window_s) for scale in scales})
     coarse = stamp_step_s is not None
     if coarse:
         reasons["cv"] = UNMEASURED["coarse_gaps"].format(step=seconds(stamp_step_s))
     local = () if coarse else LOCAL_WINDOWS_S
-    gaps = None if coarse else times
-    second = times if "1" not in reasons else times[:0]
-    count_acf = {lag: measure.count_acf(second, 1, window_s, lag) if len(second) else None for lag in LAGS}
+    gaps = None if coarse else measure.gaps_of(times)
+    cv = None if gaps is None else measure.cv_of(gaps)
+    second = counts.of[1] if 1 in counts.of and len(times) else None
+    count_acf = {lag: None if second is None else measure.autocorrelation(second, lag) for lag in LAGS}
     weights = {
         name: np.nan_to_num(np.asarray(w, dtype=np.float64))[order] for name, w in (tokens or {}).items()
     }
@@ -136,20 +146,20 @@ def profile(
         rate_rps=float(len(times) / window_s),
         window_s=float(window_s),
         stamp_step_s=stamp_step_s,
-        cv=None if gaps is None else measure.cv(gaps),
+        cv=cv,
         local_cv={
             span: measure.local_cv(times, span, window_s) if span in local else None
             for span in LOCAL_WINDOWS_S
         },
-        idc=by_scale(measure.idc),
-        allan_factor=by_scale(measure.allan_factor),
-        peak_over_mean=by_scale(measure.peak_over_mean),
+        idc=counts.by_scale(measure.idc_of),
+        allan_factor=counts.by_scale(measure.allan_factor_of),
+        peak_over_mean=counts.by_scale(measure.peak_over_mean_of),
         count_acf_1s=count_acf[1],
         count_acf=count_acf,
-        gap_acf={lag: None if gaps is None else measure.gap_acf(gaps, lag) for lag in LAGS},
-        goh_barabasi_b=None if gaps is None else measure.goh_barabasi_b(gaps),
-        memory=None if gaps is None else measure.memory(gaps),
-        tokens=_token_profiles(by_scale, weights, window_s, reasons),
+        gap_acf={lag: None if gaps is None else measure.autocorrelation(gaps, lag) for lag in LAGS},
+        goh_barabasi_b=None if gaps is None or cv is None else measure.b_of_cv(cv, len(gaps)),
+        memory=None if gaps is None else measure.memory_of(gaps),
+        tokens=_token_profiles(times, weights, window_s, scales),
         poisson_95=_bands(len(times), window_s, reasons),
         unmeasured=reasons,
     )
@@ -240,22 +250,21 @@ def _bands(n: int, window_s: float, reasons: Mapping[str, str]) -> dict[str, obj
 
 
 def _token_profiles(
-    by_scale: Callable[..., dict[int, float | None]],
-    weights: Mapping[str, FloatArray],
-    window_s: float,
-    reasons: Mapping[str, str],
+    times: FloatArray, weights: Mapping[str, FloatArray], window_s: float, scales: tuple[int, ...]
 ) -> dict[str, TokenProfile]:
     known = {name: weight for name, weight in weights.items() if weight.any()}
-    scales = tuple(scale for scale in measure.WINDOWS_S if str(scale) not in reasons)
     peaks = band.weighted_peak_bands(known, scales, window_s)
     found = {}
     for name, weight in known.items():
-        n, worth = len(weight), band.concentration(weight)
+        n, worth, unit = len(weight), band.concentration(weight), measure.weight_unit(weight)
+        counts = Counts(
+            {scale: measure.counts_per_window(times, scale, window_s, weight) for scale in scales}
+        )
         found[name] = TokenProfile(
             total=float(weight.sum()),
-            idc=by_scale(measure.idc, weight),
-            allan_factor=by_scale(measure.allan_factor, weight),
-            peak_over_mean=by_scale(measure.peak_over_mean, weight),
+            idc=counts.by_scale(measure.idc_of, unit),
+            allan_factor=counts.by_scale(measure.allan_factor_of, unit),
+            peak_over_mean=counts.by_scale(measure.peak_over_mean_of),
             poisson_95={
                 "idc": {scale: band.idc_band(n, _windows(window_s, scale), worth) for scale in scales},
                 "allan_factor": {

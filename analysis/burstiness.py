@@ -50,7 +50,11 @@ def cv(times_s: ArrayLike) -> float | None:
 
     Biased low for few gaps with a heavy tail: a true 4.5 reads about 3.7 from 50 gaps. None below 2 gaps.
     """
-    gaps = gaps_of(times_s)
+    return cv_of(gaps_of(times_s))
+
+
+def cv_of(gaps: FloatArray) -> float | None:
+    """The same, of the gaps."""
     if len(gaps) < 2 or np.mean(gaps) == 0:
         return None
     return float(np.std(gaps, ddof=1) / np.mean(gaps))
@@ -77,10 +81,14 @@ def idc(
     Var(W) / (E(W) q), where q = sum w^2 / sum w is what Poisson arrivals with these weights have (compound
     Poisson: Var(W) = rate x E(w^2)), so that they read 1 too. None below 2 windows.
     """
-    counts = counts_per_window(times_s, window_s, duration_s, weights)
+    return idc_of(counts_per_window(times_s, window_s, duration_s, weights), weight_unit(weights))
+
+
+def idc_of(counts: FloatArray, unit: float = 1.0) -> float | None:
+    """The same, of the counts per window; `unit` is q."""
     if len(counts) < 2 or not counts.any():
         return None
-    return float(np.var(counts, ddof=1) / np.mean(counts) / _weight_unit(weights))
+    return float(np.var(counts, ddof=1) / np.mean(counts) / unit)
 
 
 def allan_factor(
@@ -91,17 +99,25 @@ def allan_factor(
     Far below the IDC of the same window it says that the counts drift rather than burst. Weights as for
     `idc`. None below 2 windows.
     """
-    counts = counts_per_window(times_s, window_s, duration_s, weights)
+    return allan_factor_of(counts_per_window(times_s, window_s, duration_s, weights), weight_unit(weights))
+
+
+def allan_factor_of(counts: FloatArray, unit: float = 1.0) -> float | None:
+    """The same, of the counts per window; `unit` is q."""
     if len(counts) < 2 or not counts.any():
         return None
-    return float(np.mean(np.diff(counts) ** 2) / (2 * np.mean(counts)) / _weight_unit(weights))
+    return float(np.mean(np.diff(counts) ** 2) / (2 * np.mean(counts)) / unit)
 
 
 def peak_over_mean(
     times_s: ArrayLike, window_s: float, duration_s: float, weights: ArrayLike | None = None
 ) -> float | None:
     """max N / E(N) over whole windows. It grows with their number. None below 2 windows."""
-    counts = counts_per_window(times_s, window_s, duration_s, weights)
+    return peak_over_mean_of(counts_per_window(times_s, window_s, duration_s, weights))
+
+
+def peak_over_mean_of(counts: FloatArray) -> float | None:
+    """The same, of the counts per window."""
     if len(counts) < 2 or not counts.any():
         return None
     return float(np.max(counts) / np.mean(counts))
@@ -139,9 +155,8 @@ def goh_barabasi_b(times_s: ArrayLike) -> float | None:
     form for finite n, which reaches 1 when all gaps but one are 0. None below 2 gaps.
     """
     gaps = gaps_of(times_s)
-    if len(gaps) < 2 or np.mean(gaps) == 0:
-        return None
-    return b_of_cv(float(np.std(gaps, ddof=1) / np.mean(gaps)), len(gaps))
+    spread = cv_of(gaps)
+    return None if spread is None else b_of_cv(spread, len(gaps))
 
 
 def b_of_cv(cv: float, gaps: int) -> float:
@@ -157,7 +172,11 @@ def memory(times_s: ArrayLike) -> float | None:
 
     None below 3 gaps or when the gaps are all equal.
     """
-    gaps = gaps_of(times_s)
+    return memory_of(gaps_of(times_s))
+
+
+def memory_of(gaps: FloatArray) -> float | None:
+    """The same, of the gaps."""
     if len(gaps) < 3 or np.ptp(gaps[:-1]) == 0 or np.ptp(gaps[1:]) == 0:
         return None
     return float(np.corrcoef(gaps[:-1], gaps[1:])[0, 1])
@@ -168,7 +187,7 @@ def gaps_of(times_s: ArrayLike) -> FloatArray:
     return np.diff(np.sort(np.asarray(times_s, dtype=np.float64))).round(9)
 
 
-def _weight_unit(weights: ArrayLike | None) -> float:
+def weight_unit(weights: ArrayLike | None) -> float:
     """sum w^2 / sum w: what one arrival adds to the dispersion of the weights; 1 without weights."""
     if weights is None:
         return 1.0

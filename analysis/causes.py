@@ -155,7 +155,7 @@ def _client(evidence: Evidence) -> ClientFacts:
 
 
 def _connect(load: pd.DataFrame) -> ConnectFacts:
-    done = load[load["outcome"] == "succeeded"]
+    done = load.loc[load["outcome"] == "succeeded", ["ttft_from_schedule_s", "ttft_s", "connect_s"]]
     new_s = np.sort(load.loc[load["connection"] == "new", "connect_s"].dropna().to_numpy())
     total_s = done["ttft_from_schedule_s"].fillna(done["ttft_s"] + done["connect_s"].fillna(0.0))
     whole_s = float(total_s.sum())
@@ -210,12 +210,12 @@ def _losses(run: Run, phase: np.ndarray) -> LossFacts:
         & load["whose"].isin(("server", "network"))
         & (load["failure_class"] != STALE)
     ]
-    as_what = failed["failure_class"].value_counts()
+    as_what = failed["failure_class"].astype("str").value_counts()
     first_s, last_s = _one_short_time(failed["ended_at_s"], run.window_s)
     return LossFacts(
         rejected=len(rejected),
         rejected_in_bursts=int((phase[rejected.index.to_numpy()] == "burst").sum()),
-        rejected_as=", ".join(rejected["failure_class"].dropna().value_counts().index[:2]),
+        rejected_as=", ".join(rejected["failure_class"].astype("str").dropna().value_counts().index[:2]),
         retry_after_p50_s=_median(rejected["retry_after_s"]),
         failed=len(failed),
         failed_as=str(as_what.index[0]) if len(as_what) else "",
@@ -239,7 +239,8 @@ def _one_short_time(at_s: pd.Series[float], window_s: float) -> tuple[float | No
 def _answers(evidence: Evidence) -> AnswerFacts:
     load = evidence.run.load
     output = lengths(load)["output"]
-    done = load[(load["outcome"] == "succeeded") & load["cached_tokens"].notna()]
+    told = (load["outcome"] == "succeeded") & load["cached_tokens"].notna()
+    done = load.loc[told, ["input_tokens", "cached_tokens"]]
     inputs = float(done["input_tokens"].sum())
     return AnswerFacts(
         asked_mean=output.asked_mean,

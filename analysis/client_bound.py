@@ -80,12 +80,12 @@ def read_limit_s(load: pd.DataFrame) -> float:
 def bound_windows(run: Run, send_limit_s: float) -> list[BoundWindow]:
     """Every client-bound window, in order of time and worker."""
     passed: dict[tuple[int, int], dict[str, float]] = defaultdict(dict)
-    last_s = observed_s(run)
+    last_s, read_s = observed_s(run), read_limit_s(run.load)
     for kind, limit, found in (
         ("cpu_ratio", MOST_CPU_RATIO, _watched(run, "cpu_ratio")),
         ("loop_lag_p99_s", MOST_LOOP_LAG_S, _watched(run, "loop_lag_p99_s")),
-        ("read_lag_p99_s", read_limit_s(run.load), _read_lags(run)),
-        ("send_lag_p99_s", send_limit_s, _send_lags(run)),
+        ("read_lag_p99_s", read_s, _read_lags(run, read_s)),
+        ("send_lag_p99_s", send_limit_s, _send_lags(run, send_limit_s)),
     ):
         for (worker, second), value in found:
             if value > limit + 1e-9 and 0 <= second < last_s:
@@ -134,34 +134,43 @@ def _watched(run: Run, column: str) -> list[tuple[tuple[int, int], float]]:
     return list(zip(keys, known[column].astype(float), strict=True))
 
 
-def _read_lags(run: Run) -> list[tuple[tuple[int, int], float]]:
+def _read_lags(run: Run, limit_s: float) -> list[tuple[tuple[int, int], float]]:
     """p99 of the read lag where the kernel stamped; without its stamp a lag is not seen, only the loop's."""
     load = run.load[["stamp", "read_lag_s", "first_token_at_s", "last_token_at_s", "worker"]]
     load = load[(load["stamp"] == "kernel") & load["read_lag_s"].notna()]
-    first = pd.DataFrame(
-        {"at_s": load["first_token_at_s"], "lag_s": load["read_lag_s"], "worker": load["worker"]}
-    )
-    last = first.assign(at_s=load["last_token_at_s"])
-    return _p99_by_second(pd.concat([first, last], ignore_index=True))
+    lag_s, worker = _floats(load["read_lag_s"]), _floats(load["worker"])
+    at_s = np.concatenate([_floats(load[f"{name}_token_at_s"]) for name in ("first", "last")])
+    return _p99_by_second(at_s, np.tile(lag_s, 2), np.tile(worker, 2), limit_s)
 
 
-def _send_lags(run: Run) -> list[tuple[tuple[int, int], float]]:
-    load = run.load
-    return _p99_by_second(
-        pd.DataFrame({"at_s": load["scheduled_at_s"], "lag_s": load["send_lag_s"], "worker": load["worker"]})
-    )
+def _send_lags(run: Run, limit_s: float) -> list[tuple[tuple[int, int], float]]:
+    due_s, lag_s, worker = (_floats(run.load[name]) for name in ("scheduled_at_s", "send_lag_s", "worker"))
+    return _p99_by_second(due_s, lag_s, worker, limit_s)
 
 
-def _p99_by_second(lags: pd.DataFrame) -> list[tuple[tuple[int, int], float]]:
-    known = lags.dropna(subset=["at_s", "lag_s"])
-    if known.empty:
-        return []
-    second = np.floor(known["at_s"]).astype(int)
-    worker = known["worker"].astype("Int64").fillna(_NAMELESS).astype(int)
-    groups: Any = known["lag_s"].groupby([worker, second])
+def _p99_by_second(
+    at_s: np.ndarray, lag_s: np.ndarray, worker: np.ndarray, limit_s: float
+) -> list[tuple[tuple[int, int], float]]:
+    """((worker, second), p99 of its lags) of the seconds with a lag above the limit: no other p99 can be."""
+    known = ~(np.isnan(at_s) | np.isnan(lag_s))
+    lag_s = lag_s[known]
+    second = np.floor(at_s[known]).astype(np.int64)
+    named = np.nan_to_num(worker[known], nan=_NAMELESS).astype(np.int64)
+    first, last = second.min(initial=0), second.max(initial=0)
+    key = named * (last - first + 1) + second - first
+    late = np.isin(key, key[lag_s > limit_s])
+    lag_s, second, named, key = (column[late] for column in (lag_s, second, named, key))
+    order = np.lexsort((lag_s, key))
+    starts = np.flatnonzero(np.diff(key[order], prepend=np.iinfo(np.int64).min))
     return [
-        ((int(key[0]), int(key[1])), exact_quantile(np.sort(rows.to_numpy()), 0.99)) for key, rows in groups
+        ((int(named[rows[0]]), int(second[rows[0]])), exact_quantile(lag_s[rows], 0.99))
+        for rows in np.split(order, starts[1:])
+        if len(rows)
     ]
+
+
+def _floats(column: pd.Series[Any]) -> np.ndarray:
+    return column.to_numpy(dtype=float, na_value=np.nan)
 
 
 _NAMELESS = -1

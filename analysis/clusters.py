@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.phases import Window, inside
+from analysis.phases import Window, held
 from analysis.slo import Judged, wilson_interval
 
 LEAST_BURSTS = 8
@@ -71,10 +71,10 @@ def student_t(degrees: int) -> float:
 
 
 def in_bursts(at_s: np.ndarray, bursts: Sequence[Window]) -> np.ndarray:
-    """The index of the burst that each moment lies in, -1 outside."""
+    """The index of the burst that each of the moments (rising) lies in, -1 outside."""
     index = np.full(len(at_s), -1)
     for number, window in enumerate(bursts):
-        index[inside(at_s, window)] = number
+        index[held(at_s, window)] = number
     return index
 
 

@@ -6,7 +6,6 @@ figure could be wrong (unknown versions, cells of the wrong kind, unknown outcom
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from analysis.tables import no_rows, read_table
 from runlog.client_load import CLIENT_LOAD_CSV, CLIENT_LOAD_KINDS
 from runlog.failures import failure_class
 from runlog.folder import (
@@ -42,6 +42,7 @@ SCHEDULE_KINDS: dict[str, type] = {
     "asked_output_tokens": int,
     "prompt_seed": str,
 }
+_READ_OF_SCHEDULE = {name: kind for name, kind in SCHEDULE_KINDS.items() if name != "prompt_seed"}
 EVENT_KINDS: dict[str, type] = {
     **dict.fromkeys(EVENT_COLUMNS, str),
     "at_s": float,
@@ -52,6 +53,11 @@ SERVER_KINDS: dict[str, type] = {
     "at_s": float,
     "kv_cache_used_ratio": float,
 }
+FEW_TEXTS = (
+    *("name", "tenant", "connection", "outcome"),
+    *("failure_class", "finish_reason", "tokens_from", "stamp"),
+)
+"""Columns that hold few different texts: as categories they take an eighth of the memory and compare fast."""
 _RESOLUTION_DIGITS = 9
 """Derived times are rounded to a nanosecond: the stamps have microseconds, what is beyond is float noise, and
 a value that lies on a limit must compare as equal to it."""
@@ -62,9 +68,9 @@ class Run:
     """One run as it was recorded.
 
     `requests` has the columns of runlog.record plus those of `derive`; floats are seconds (NaN = unknown),
-    whole numbers are nullable Int64, texts are str (outcome is a category of str).
-    `schedule` has SCHEDULE_KINDS' columns, `events` EVENT_KINDS', `client_load` CLIENT_LOAD_KINDS' (no rows
-    in a folder without it).
+    whole numbers are nullable Int64, texts are str; those of FEW_TEXTS and `whose` are categories of str.
+    `schedule` has SCHEDULE_KINDS' columns without the seeds of prompts, `events` EVENT_KINDS', `client_load`
+    CLIENT_LOAD_KINDS' (no rows in a folder without it).
     """
 
     folder: Path
@@ -113,7 +119,7 @@ class Run:
             found = _read_optional(path, SERVER_KINDS, self.notices)
         except RunFolderError as error:
             self.notices.append(f"the server's own figures are left out: {error}")
-            found = _no_rows(SERVER_KINDS)
+            found = no_rows(SERVER_KINDS)
         return found[found["at_s"].notna()].sort_values("at_s", kind="stable", ignore_index=True)
 
     @property
@@ -158,7 +164,7 @@ def load_run(folder: Path | str) -> Run:
     notices: list[str] = []
     if info.state == "running":
         notices.append("the run had not ended when it was read, or it broke off: all figures are partial")
-    requests, cut = _read_table(folder / REQUESTS_CSV, COLUMN_KINDS, required=("request_id", "outcome"))
+    requests, cut = read_table(folder / REQUESTS_CSV, COLUMN_KINDS, ("request_id", "outcome"), FEW_TEXTS)
     if cut:
         notices.append(f"the last line of {REQUESTS_CSV} was cut short and left out")
     unknown = ~requests["outcome"].isin(OUTCOMES)
@@ -169,7 +175,7 @@ def load_run(folder: Path | str) -> Run:
             f"is not one of {', '.join(OUTCOMES)}"
         )
     schedule = _read_optional(
-        folder / SCHEDULE_CSV, SCHEDULE_KINDS, notices, missing="the load cannot be checked"
+        folder / SCHEDULE_CSV, _READ_OF_SCHEDULE, notices, missing="the load cannot be checked"
     )
     events = _read_optional(folder / EVENTS_CSV, EVENT_KINDS, notices)
     client_load = _read_optional(folder / CLIENT_LOAD_CSV, CLIENT_LOAD_KINDS, notices)
@@ -212,8 +218,7 @@ def derive(requests: pd.DataFrame) -> pd.DataFrame:
     whose = requests["failure_class"].map(
         {name: whose_fault(name) for name in requests["failure_class"].dropna().unique()}
     )
-    outcome = requests["outcome"].astype("category")  # asked for again and again: compares in a millisecond
-    return requests.assign(**columns, outcome=outcome, whose=whose.astype("str"))
+    return requests.assign(**columns, whose=whose.astype("str").astype("category"))
 
 
 def whose_fault(name: str) -> str | None:
@@ -231,64 +236,11 @@ def _read_optional(
     if not path.exists():
         if missing:
             notices.append(f"there is no {path.name}: {missing}")
-        return _no_rows(kinds)
-    table, cut = _read_table(path, kinds, required=())
+        return no_rows(kinds, FEW_TEXTS)
+    table, cut = read_table(path, kinds, few=FEW_TEXTS)
     if cut:
         notices.append(f"the last line of {path.name} was cut short and left out")
     return table
-
-
-def _read_table(
-    path: Path, kinds: Mapping[str, type], required: tuple[str, ...]
-) -> tuple[pd.DataFrame, bool]:
-    """The table and whether its last line was cut. Absent columns are unknown; columns not in `kinds` are
-    left out."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise RunFolderError(f"{path.parent} has no {path.name}") from None
-    except OSError as error:
-        raise RunFolderError(f"{path} cannot be read: {error}") from error
-    whole = _whole_lines(data)
-    if not whole.strip():
-        return _no_rows(kinds), bool(data)
-    try:
-        table = pd.read_csv(
-            io.BytesIO(whole),
-            dtype={name: "str" if kind is str else "float64" for name, kind in kinds.items()},
-            keep_default_na=False,
-            na_values=[""],
-            encoding_errors="replace",
-            low_memory=False,  # every kind is given, so reading in pieces would only cost a copy
-        )
-        absent = [name for name in required if name not in table.columns]
-        if absent:
-            raise RunFolderError(
-                f"{path} has no column {absent[0]!r}; its columns are {', '.join(table.columns[:8])} ..."
-            )
-        if not isinstance(table.index, pd.RangeIndex):
-            raise RunFolderError(f"{path} has more cells in a line than columns in its header")
-        return _with_kinds(table, kinds), len(whole) < len(data)
-    except (ValueError, TypeError) as error:
-        raise RunFolderError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
-
-
-def _whole_lines(data: bytes) -> bytes:
-    """`data` up to its last whole record: a line feed counts as an end only outside quotes."""
-    end = data.rfind(b"\n")
-    while end >= 0 and data.count(b'"', 0, end) % 2:
-        end = data.rfind(b"\n", 0, end)
-    return data[: end + 1]
-
-
-def _no_rows(kinds: Mapping[str, type]) -> pd.DataFrame:
-    return _with_kinds(pd.DataFrame(columns=list(kinds), dtype="str"), kinds)
-
-
-def _with_kinds(table: pd.DataFrame, kinds: Mapping[str, type]) -> pd.DataFrame:
-    dtypes = {int: "Int64", float: "float64", str: "str"}
-    table = table.reindex(columns=list(kinds))
-    return table.astype({name: dtypes[kind] for name, kind in kinds.items()})
 
 
 def _notice_gaps(folder: Path, requests: pd.DataFrame, notices: list[str]) -> None:

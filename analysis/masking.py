@@ -52,8 +52,9 @@ def error_kinds(load: pd.DataFrame) -> pd.DataFrame:
 
     Columns: `failure_class`, `text` (masked), `count`, `example` (the commonest of them).
     """
-    failed = load[(load["outcome"] != "succeeded") & load["error"].notna()]
-    names = failed["failure_class"].fillna("")
+    lost = (load["outcome"] != "succeeded") & load["error"].notna()
+    failed = load.loc[lost, ["failure_class", "error"]]
+    names = failed["failure_class"].astype("str").fillna("")
     seen = failed["error"].groupby([names, failed["error"]], sort=False).size()
     kinds = pd.DataFrame(
         {

@@ -191,7 +191,11 @@ def quantile_of(ordered: np.ndarray, q: float) -> Quantile:
 
 def distribution(values: np.ndarray) -> Distribution:
     """Sum up values; NaN (unknown) is left out, +inf (a failure) counts."""
-    ordered = np.sort(values[~np.isnan(values)])
+    return distribution_of(np.sort(values[~np.isnan(values)]))
+
+
+def distribution_of(ordered: np.ndarray) -> Distribution:
+    """Sum up known values in ascending order."""
     n = len(ordered)
     return Distribution(
         n=n,
@@ -217,8 +221,12 @@ def adjusted_values_of(requests: pd.DataFrame, metric: Metric) -> np.ndarray:
 
     Requests that the run itself cut off are in neither: nobody knows how they would have ended.
     """
-    failures = int((decided(requests) & (requests["outcome"] != "succeeded")).sum())
-    return np.concatenate([values_of(requests, metric), np.full(failures, math.inf)])
+    return np.concatenate([values_of(requests, metric), np.full(failures_in(requests), math.inf)])
+
+
+def failures_in(requests: pd.DataFrame) -> int:
+    """How many requests were decided without succeeding."""
+    return int((decided(requests) & (requests["outcome"] != "succeeded")).sum())
 
 
 def decided(requests: pd.DataFrame) -> pd.Series[bool]:

@@ -87,7 +87,8 @@ def own_error(evidence: Evidence) -> dict[str, Any]:
 
 def burst_sending(run: Run, window: Window) -> dict[str, float | None]:
     """How exactly a burst left: first to last request as planned and as sent, and the send lag."""
-    due = run.load[inside(run.load["scheduled_at_s"].to_numpy(dtype=float), window)]
+    load = run.load[["scheduled_at_s", "sent_at_s", "send_lag_s"]]
+    due = load[inside(load["scheduled_at_s"].to_numpy(dtype=float), window)]
     sent = due[due["sent_at_s"].notna()]
     lags_s = _lags(sent["send_lag_s"])
     return {
@@ -108,7 +109,7 @@ def _lags(column: pd.Series[Any]) -> dict[str, float | None]:
 
 
 def _counts(column: pd.Series[Any]) -> dict[str, int]:
-    return {str(value): int(count) for value, count in column.dropna().value_counts().items()}
+    return {str(value): int(count) for value, count in column.value_counts().items() if count}
 
 
 def _else(told_value: float | None, seen: Any) -> float | None:

@@ -29,7 +29,8 @@ def labelled(run: Run, summary: Mapping[str, Any]) -> pd.DataFrame:
         burst["end_s"] + (burst["observed_s"] if burst["recovery_s"] is None else burst["recovery_s"])
         for burst in bursts
     ]
-    return run.load.assign(phase=label_phases(run.load["arrived_at_s"].to_numpy(float), windows, until_s))
+    phase = label_phases(run.load["arrived_at_s"].to_numpy(float), windows, until_s)
+    return run.load.assign(phase=pd.Categorical(phase, categories=PHASES))
 
 
 def burst_frame(summary: Mapping[str, Any]) -> pd.DataFrame:

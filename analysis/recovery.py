@@ -34,7 +34,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from analysis.phases import SAME_MOMENT_S, Window, inside, label_phases
+from analysis.phases import SAME_MOMENT_S, Window, held, label_phases
 from analysis.waits import WINDOW_S, Waits, after_burst, median_s, outside, waits_of, windowed_medians
 
 HOLD_S = 10.0
@@ -174,7 +174,7 @@ def _judge(case: _Case, base_s: float | None) -> list[Recovery]:
     ends = [*(start_s for start_s, _ in case.bursts), case.until_s][1:]
     found = []
     for index, (window, until_s) in enumerate(zip(case.bursts, ends, strict=True)):
-        during = case.load.where(inside(case.load.at_s, window))
+        during = case.load.where(held(case.load.at_s, window))
         after = after_burst(case.load, window, until_s)
         seen = after if case.witness is case.load else after_burst(case.witness, window, until_s)
         burst = _described(index, window, max(until_s, window[1]), during, after, base_s)

@@ -66,7 +66,8 @@ def slowest(run: Run, summary: Mapping[str, Any]) -> Section:
     """The requests with the longest time to first token, counted from their scheduled moment."""
     load = run.load
     wait_s = load["ttft_from_schedule_s"].fillna(load["ttft_s"])
-    rows = load.assign(wait_s=wait_s)[wait_s.notna()].nlargest(MOST_SLOW, "wait_s")
+    longest_s = wait_s.dropna().nlargest(MOST_SLOW)
+    rows = load.loc[longest_s.index].assign(wait_s=longest_s)
     if rows.empty:
         return Section("slowest", TEXT["slowest"], element("p", TEXT["no_answers"]))
     made = table(

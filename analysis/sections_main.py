@@ -100,7 +100,7 @@ def _lost_words(shown: pd.DataFrame) -> str:
     parts = [
         TEXT["counted"].format(count=count(int(lost[phase])), what=TEXT[f"phase_{phase}"])
         for phase in _in_reading_order(PHASES)
-        if phase in lost
+        if lost.get(phase)
     ]
     return " " + TEXT["curves_lost"].format(parts=", ".join(parts)) if parts else ""
 

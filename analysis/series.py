@@ -95,7 +95,7 @@ def band(x: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
 
 
 def thin_points(x: Floats, y: Floats, most: int) -> npt.NDArray[np.int64]:
-    """Indices, in order of `x`, of at most `most` points that look like all of them.
+    """Indices, in order of `x`, of at most `most` points (known values) that look like all of them.
 
     Half of `most` are spent on the lowest and the highest of equally wide slices of `x` (a few pixels each),
     the others on equally many points each, so that a burst keeps more of its own than a quiet hour: of each
@@ -114,11 +114,15 @@ def thin_points(x: Floats, y: Floats, most: int) -> npt.NDArray[np.int64]:
 
 
 def _extremes(part: npt.NDArray[np.int64], values: Floats) -> npt.NDArray[np.int64]:
-    """Indices of the lowest and the highest value of each `part`; parts are in ascending order."""
-    by_value = np.lexsort((values, part))
-    starts = np.flatnonzero(np.diff(part[by_value], prepend=part[by_value[0]] - 1))
-    ends = np.append(starts[1:], len(part)) - 1
-    return np.concatenate([by_value[starts], by_value[ends]])
+    """Indices of the lowest (the first of equals) and the highest (the last of them) value of each `part`;
+    parts are in ascending order."""
+    starts = np.flatnonzero(np.diff(part, prepend=part[0] - 1))
+    sizes = np.diff(starts, append=len(part))
+    lowest = np.flatnonzero(values == np.repeat(np.minimum.reduceat(values, starts), sizes))
+    highest = np.flatnonzero(values == np.repeat(np.maximum.reduceat(values, starts), sizes))
+    first = lowest[np.searchsorted(lowest, starts)]
+    last = highest[np.searchsorted(highest, starts + sizes) - 1]
+    return np.concatenate([first, last])
 
 
 def thin_steps(x: Floats, y: Floats, most: int) -> tuple[Floats, Floats]:

@@ -13,7 +13,7 @@ from analysis.clusters import around_bursts, in_bursts, judged_interval
 from analysis.conditions import concerned
 from analysis.load import Run
 from analysis.metrics import decided
-from analysis.phases import PHASES, Window, inside
+from analysis.phases import PHASES, Window, held
 from analysis.slo import (
     Attainment,
     Judged,
@@ -65,11 +65,11 @@ def slo_summary(
 
 
 def attainment_in(load: pd.DataFrame, joint: Judged | None, window: Window) -> Attainment | None:
-    """The attainment of the requests due in a window; None without an SLO."""
+    """The attainment of the requests of Run.load due in a window; None without an SLO."""
     if joint is None:
         return None
-    due = inside(load["arrived_at_s"].to_numpy(dtype=float), window)
-    return attainment(joint, pd.Series(due, index=load.index))
+    due = held(load["arrived_at_s"].to_numpy(dtype=float), window)
+    return attainment(Judged(joint.decided[due], joint.met[due], joint.unmeasured[due], joint.concerned[due]))
 
 
 def condition_notices(load: pd.DataFrame, slo: Slo) -> list[str]:

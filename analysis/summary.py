@@ -29,7 +29,7 @@ from analysis.lengths import lengths
 from analysis.levels import levels
 from analysis.load import Run
 from analysis.masking import error_kinds, error_texts
-from analysis.metrics import METRICS, Distribution, adjusted_values_of, distribution, values_of
+from analysis.metrics import METRICS, Distribution, distribution_of, failures_in, values_of
 from analysis.own_error import burst_sending, own_error
 from analysis.phases import PHASES, label_phases
 from analysis.recovery import Recoveries, median_recovery_s, recoveries
@@ -38,7 +38,6 @@ from analysis.slo import Slo, SloError, judge, parse_slo
 from analysis.slo_summary import attainment_in, condition_notices, slo_summary
 from analysis.tenants import tenants
 from analysis.trust import Evidence
-from analysis.users import Occupancy
 from analysis.validity import CheckResult, judged_checks, verdict, warnings
 from runlog.exit_codes import ExitCode, first_of
 from runlog.folder import SUMMARY_JSON, write_text_atomically
@@ -72,7 +71,7 @@ def summarize(run: Run, slo_text: str | None = None) -> dict[str, Any]:
     notices += condition_notices(load, slo) if slo else []
     outcome, reasons = verdict(checks)
     info, lead_ttft = run.info, _lead_ttft(run, checks)
-    occupancy, columns = Occupancy(run), columns_of(load, lead_ttft, joint)
+    occupancy, columns = evidence.occupancy, columns_of(load, lead_ttft, joint)
     tokens, kinds = accounts.tokens(load), error_kinds(load)
     summary: dict[str, Any] = plain(
         {
@@ -98,7 +97,7 @@ def summarize(run: Run, slo_text: str | None = None) -> dict[str, Any]:
             "error_ratio": accounts.error_ratio(load),
             "in_flight": occupancy.reached((0.0, window_s)),
             "lead_ttft": lead_ttft,
-            "metrics": {metric.key: _metric(load, metric.key) for metric in METRICS},
+            "metrics": _metrics(load),
             "slo": judged,
             "phases": {name: int((phase == name).sum()) for name in PHASES},
             "bursts": [
@@ -194,13 +193,19 @@ def _lead_ttft(run: Run, checks: Sequence[CheckResult]) -> str:
     return "ttft_from_schedule_s" if late else "ttft_s"
 
 
-def _metric(load: pd.DataFrame, key: str) -> dict[str, Any]:
-    metric = next(row for row in METRICS if row.key == key)
-    result = {"label": metric.label, "unit": metric.unit, **_flat(distribution(values_of(load, metric)))}
-    if metric.over == "succeeded":
-        adjusted = distribution(adjusted_values_of(load, metric))
-        result["adjusted"] = {"n": adjusted.n, **adjusted.quantiles}
-    return result
+def _metrics(load: pd.DataFrame) -> dict[str, Any]:
+    """Each of METRICS; of latencies also `adjusted`, where the failures stand behind the slowest."""
+    failures = np.full(failures_in(load), math.inf)
+    found = {}
+    for metric in METRICS:
+        values = values_of(load, metric)
+        ordered = np.sort(values[~np.isnan(values)])
+        row = {"label": metric.label, "unit": metric.unit, **_flat(distribution_of(ordered))}
+        if metric.over == "succeeded":
+            adjusted = distribution_of(np.append(ordered, failures))
+            row["adjusted"] = {"n": adjusted.n, **adjusted.quantiles}
+        found[metric.key] = row
+    return found
 
 
 def _flat(row: Distribution) -> dict[str, Any]:

@@ -125,7 +125,7 @@ def _add_in_flight(
 
 def _add_failures(figure: go.Figure, failed: pd.DataFrame, duration_s: float, end_s: float) -> None:
     width_s = series.bin_width(duration_s, series.MOST_BARS)
-    named = failed["failure_class"].fillna(failed["outcome"])
+    named = failed["failure_class"].astype("str").fillna(failed["outcome"].astype("str"))
     common = list(named.value_counts().index[:MOST_CLASSES])
     named = named.where(named.isin(common), TEXT["others"])
     for number, name in enumerate([*common, TEXT["others"]]):

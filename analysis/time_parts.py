@@ -74,9 +74,9 @@ def time_parts(run: Run, samples: ServerSamples) -> TimeParts:
     done = (load["outcome"] == "succeeded").to_numpy()
     alone_s, per_token_s = _alone(np.where(done, wait_s, np.nan), prompt)
     said = samples.said()
-    rate = _highest_rate(run.requests, float(np.nanmedian(alone_s)) if np.isfinite(alone_s).any() else 0.0)
-    cost_s = min((c for c in (per_token_s, 1 / rate if rate else None) if c is not None), default=None)
     computed = _Computed(run.requests)
+    rate = _highest_rate(computed, float(np.nanmedian(alone_s)) if np.isfinite(alone_s).any() else 0.0)
+    cost_s = min((c for c in (per_token_s, 1 / rate if rate else None) if c is not None), default=None)
     busy = np.full(len(load), np.nan)
     others = np.full(len(load), np.nan)
     if cost_s is not None:
@@ -88,15 +88,19 @@ def time_parts(run: Run, samples: ServerSamples) -> TimeParts:
         by_prompts = (alone_s >= HALF * wait_s) | (busy >= least_busy)
         no_memory = (samples.full_kv_share(sent_s, until_s) > HALF) & ~(alone_s >= HALF * wait_s)
     known = ~np.isnan(wait_s)
-    first_reason = np.where(no_memory, "memory", np.where(by_prompts, "prompts", "slots"))
+    first_reason, step_reason = (np.full(len(load), "", dtype=object) for _ in range(2))
+    first_reason[known] = "slots"
+    first_reason[known & by_prompts] = "prompts"
+    first_reason[known & no_memory] = "memory"
     streamed = last_s > first_s
-    step_reason = np.where(np.nan_to_num(others) >= HALF, "prompts", "steps")
+    step_reason[streamed] = "steps"
+    step_reason[streamed & (np.nan_to_num(others) >= HALF)] = "prompts"
     return TimeParts(
         waited_until_first_s=wait_s,
         alone_s=alone_s,
         busy_ratio=busy,
-        first_reason=np.where(known, first_reason, ""),
-        step_reason=np.where(streamed, step_reason, ""),
+        first_reason=first_reason,
+        step_reason=step_reason,
         others_ratio=others,
         decoding=_mean_over(_decoding(run.requests), first_s, last_s),
         prompt_token_s=cost_s,
@@ -131,10 +135,9 @@ def _low(values: np.ndarray) -> float | None:
     return exact_quantile(known, FASTEST) if len(known) else None
 
 
-def _highest_rate(requests: pd.DataFrame, alone_s: float) -> float | None:
+def _highest_rate(computed: _Computed, alone_s: float) -> float | None:
     """The most prompt tokens per second that had their first token, over windows long enough that one prompt
     more or less at their edges matters little."""
-    computed = _Computed(requests)
     width_s = max(RATE_WINDOW_S, WINDOW_OF_ALONE * alone_s)
     if not len(computed.at_s):
         return None

@@ -49,7 +49,8 @@ def lumped(evidence: Evidence) -> Finding:
 def cached_prompts(evidence: Evidence) -> Finding:
     """Prompt tokens that came from the server's prefix cache / all, over the successes that say so."""
     load = evidence.run.load
-    done = load[(load["outcome"] == "succeeded") & load["cached_tokens"].notna()]
+    told = (load["outcome"] == "succeeded") & load["cached_tokens"].notna()
+    done = load.loc[told, ["input_tokens", "cached_tokens"]]
     tokens = float(done["input_tokens"].sum())
     if not tokens:
         return Finding(None, MOST_CACHED_RATIO, "the server does not say how many prompt tokens were cached")

@@ -37,7 +37,9 @@ class Steps:
     def at(self, times_s: np.ndarray) -> np.ndarray:
         """The value at each moment."""
         place = np.searchsorted(self.at_s, times_s, side="right") - 1
-        return np.where(place < 0, 0.0, np.append(self.value, 0.0)[place])
+        if not len(self.value):
+            return np.zeros(len(place))
+        return np.where(place < 0, 0.0, self.value[np.maximum(place, 0)])
 
     def within(self, window: Window) -> tuple[np.ndarray, np.ndarray]:
         """The values that it takes in the window and for how many seconds each."""
@@ -65,11 +67,13 @@ class Steps:
 def spans(starts_s: np.ndarray, ends_s: np.ndarray) -> Steps:
     """How many of the spans [start, end) hold each moment; one without an end goes on for ever."""
     begun = np.isfinite(starts_s)
-    ends_s = ends_s[begun & np.isfinite(ends_s)]
-    times = np.concatenate([starts_s[begun], ends_s])
-    at_s, place = np.unique(times, return_inverse=True)
-    change = np.concatenate([np.ones(int(begun.sum())), -np.ones(len(ends_s))])
-    return Steps(at_s, np.cumsum(np.bincount(place, weights=change, minlength=len(at_s))))
+    starts_s, ends_s = np.sort(starts_s[begun]), np.sort(ends_s[begun & np.isfinite(ends_s)])
+    times = np.concatenate([starts_s, ends_s])
+    order = np.argsort(times, kind="stable")  # two rising halves: they are merged, which is quick
+    at_s, held = times[order], np.where(order < len(starts_s), 1.0, -1.0)
+    np.cumsum(held, out=held)
+    last = np.append(at_s[1:] > at_s[:-1], np.ones(len(at_s[:1]), dtype=bool))
+    return Steps(at_s[last], held[last])
 
 
 def wanted(users_curve: Sequence[Sequence[float]]) -> Steps:

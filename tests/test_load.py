@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.load import SCHEDULE_KINDS, _whole_lines, load_run
+from analysis.load import FEW_TEXTS, SCHEDULE_KINDS, load_run
+from analysis.tables import whole_lines
 from runlog.folder import RunFolderError
 from runlog.record import COLUMN_KINDS, COLUMNS
 from runlog.server_samples import SERVER_METRICS_CSV, SampleWriter, ServerSample
@@ -30,7 +31,7 @@ def test_columns_have_their_kinds_and_unknown_is_missing(tmp_path: Path) -> None
     kinds = {int: "Int64", float: "float64", str: "str"}
     assert {name: str(run.requests[name].dtype) for name in COLUMNS} == {
         **{name: kinds[kind] for name, kind in COLUMN_KINDS.items()},
-        "outcome": "category",
+        **dict.fromkeys(FEW_TEXTS, "category"),
     }
     assert run.requests["output_tokens"].isna().tolist() == [False, True]
     assert run.schedule["at_s"].tolist() == [1.0, 2.0]
@@ -101,7 +102,7 @@ def test_a_cut_last_line_is_left_out_and_noticed(tmp_path: Path) -> None:
 @given(st.text(alphabet='a",\n', max_size=30), st.integers(min_value=0, max_value=40))
 def test_whole_lines_never_ends_inside_quotes(text: str, keep: int) -> None:
     data = text.encode()[:keep]
-    whole = _whole_lines(data)
+    whole = whole_lines(data)
     assert data.startswith(whole)
     assert whole == b"" or (whole.endswith(b"\n") and whole.count(b'"') % 2 == 0)
 
