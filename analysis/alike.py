@@ -111,14 +111,14 @@ def _lengths(base: Side, candidate: Side) -> str | None:
     parts = []
     for side in ("input", "output"):
         one, other = (run.summary["lengths"][side]["got_mean"] for run in (base, candidate))
-        if one and other and abs(other / one - 1) > MOST_LENGTH_OFF:
+        if one and other and abs(other - one) > MOST_LENGTH_OFF * one + 1e-9:
             parts.append(UNLIKE_TEXT["lengths"].format(side=side, base=plain(one), candidate=plain(other)))
     return _joined(parts)
 
 
 def _cached(base: Side, candidate: Side) -> str | None:
     one, other = (run.summary["tokens"]["cached_input_ratio"] or 0.0 for run in (base, candidate))
-    if abs(one - other) <= MOST_CACHED_OFF:
+    if abs(one - other) <= MOST_CACHED_OFF + 1e-9:
         return None
     return UNLIKE_TEXT["cached"].format(base=percent(one), candidate=percent(other))
 

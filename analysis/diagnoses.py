@@ -280,7 +280,7 @@ def _lumps(facts: Facts) -> Seen | None:
 
 def _lengths(facts: Facts) -> Seen | None:
     asked, got = facts.answers.asked_mean, facts.answers.got_mean
-    if not asked or got is None or abs(got / asked - 1) <= LENGTH_OFF:
+    if not asked or got is None or abs(got - asked) <= LENGTH_OFF * asked + 1e-9:
         return None
     return Seen("strong", {"asked_mean": asked, "got_mean": got}, "short" if got < asked else "long")
 

@@ -56,8 +56,13 @@ def _of(load: pd.DataFrame, side: str) -> Lengths:
         got_mean=float(got.mean()),
         asked_median=float(asked.median()),
         got_median=float(got.median()),
-        off_by_more_than_5_percent_ratio=float((abs(got / asked - 1) > MOST_OFF).mean()),
+        off_by_more_than_5_percent_ratio=float(_off(asked, got).mean()),
     )
+
+
+def _off(asked: pd.Series[float], got: pd.Series[float]) -> pd.Series[bool]:
+    """Which came shorter or longer by more than MOST_OFF; on it is not off, whatever the last bit says."""
+    return (got - asked).abs() > MOST_OFF * asked + 1e-9
 
 
 def answer_lengths(evidence: Evidence) -> Finding:

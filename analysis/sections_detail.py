@@ -117,9 +117,8 @@ def checks(run: Run, summary: Mapping[str, Any]) -> Section:
 def _limit(row: Mapping[str, Any]) -> str:
     if known(row["limit"]) is None:
         return UNKNOWN
-    return TEXT["limit_at_least" if row["at_least"] else "limit_at_most"].format(
-        limit=in_unit(row["limit"], row["unit"])
-    )
+    kind = "at_least" if row["at_least"] else "below" if row["below"] else "at_most"
+    return TEXT[f"limit_{kind}"].format(limit=in_unit(row["limit"], row["unit"]))
 
 
 def _result(passed: bool | None, severity: str) -> Html:

@@ -14,7 +14,7 @@ from analysis.trust import Evidence, Finding, rounded_down
 MOST_OWN_FAILURES_RATIO = 0.001
 MOST_CANCELLED_RATIO = 0.01
 MOST_CACHED_RATIO = 0.01
-"""Of the prompt tokens: above it a run is no fair pair for one that met a cold cache."""
+"""Of the prompt tokens: from here on a run is no fair pair for one that met a cold cache."""
 CLOCK_OF_PEAK_GAP = 0.1
 LEAST_CLOCK_LIMIT_S = 0.001
 MOST_TOLD = 3

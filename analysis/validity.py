@@ -28,7 +28,7 @@ Verdict = Literal["VALID", "DEGRADED", "INVALID"]
 
 @dataclass(frozen=True)
 class Check:
-    """One question. It passes when value <= limit, or >= with `at_least`.
+    """One question. It passes when value <= limit, < with `below`, or >= with `at_least`.
 
     `explained`: an outside cause explains its failing. `scope`: which figures it voids, "" = all.
     """
@@ -40,6 +40,7 @@ class Check:
     find: Callable[[Evidence], Finding]
     advice: str
     at_least: bool = False
+    below: bool = False
     explained: bool = False
     scope: str = ""
 
@@ -57,6 +58,7 @@ class CheckResult:
     limit: float | None
     unit: str
     at_least: bool
+    below: bool
     passed: bool | None
     severity: Severity
     detail: str
@@ -100,6 +102,7 @@ CHECKS: tuple[Check, ...] = (
         ran.cached_prompts,
         "use prompts of this run alone (the default), restart the server or clear its prefix cache; compare "
         "only runs with the same share",
+        below=True,
     ),
     Check(
         "load reached",
@@ -263,8 +266,7 @@ def judged_checks(evidence: Evidence) -> list[CheckResult]:
 def _result(check: Check, found: Finding) -> CheckResult:
     passed = None
     if found.value is not None and found.limit is not None:
-        slack = 1e-9  # on the limit passes, whatever the last bit says
-        passed = found.value >= found.limit - slack if check.at_least else found.value <= found.limit + slack
+        passed = _within(found.value, found.limit, check)
     return CheckResult(
         name=check.name,
         asks=check.asks,
@@ -272,6 +274,7 @@ def _result(check: Check, found: Finding) -> CheckResult:
         limit=found.limit,
         unit=check.unit,
         at_least=check.at_least,
+        below=check.below,
         passed=passed,
         severity=check.severity,
         detail=found.detail,
@@ -280,6 +283,14 @@ def _result(check: Check, found: Finding) -> CheckResult:
         scope=check.scope,
         cause=found.cause if passed is False else "",
     )
+
+
+def _within(value: float, limit: float, check: Check) -> bool:
+    """On the limit passes (with `below` it does not), whatever the last bit says."""
+    slack = 1e-9
+    if check.at_least:
+        return value >= limit - slack
+    return value < limit - slack if check.below else value <= limit + slack
 
 
 def verdict(results: Sequence[CheckResult]) -> tuple[Verdict, list[str]]:

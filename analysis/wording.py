@@ -242,6 +242,7 @@ TEXT: dict[str, str] = {
     "check_warned": "warning",
     "check_unknown": "no data",
     "limit_at_least": "≥ {limit}",
+    "limit_below": "< {limit}",
     "limit_at_most": "≤ {limit}",
     "advice": "What next: {advice}.",
     **LOAD_GENERATOR_TEXT,

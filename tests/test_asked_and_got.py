@@ -50,8 +50,10 @@ def test_short_answers_are_counted_and_warned_of(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("tokens", "passed"), [(95, True), (94, False), (105, True), (106, False)])
 def test_five_percent_is_the_limit(tmp_path: Path, tokens: int, passed: bool) -> None:
     records = [answered(k, 0.1 * k, tokens=tokens, asked_output_tokens=100) for k in range(20)]
-    checks = summarize(load_run(write_run(tmp_path, records)))["checks"]
-    assert next(row for row in checks if row["name"] == "answer lengths")["passed"] is passed
+    found = summarize(load_run(write_run(tmp_path, records)))
+    assert next(row for row in found["checks"] if row["name"] == "answer lengths")["passed"] is passed
+    assert found["lengths"]["output"]["off_by_more_than_5_percent_ratio"] == (0 if passed else 1)
+    assert (not any(row["key"] == "lengths" for row in found["diagnosis"]["findings"])) is passed
 
 
 def test_nothing_known_is_no_length(tmp_path: Path) -> None:
