@@ -94,7 +94,7 @@ def text(measured: list[Measured], found: list[Any]) -> str:
             continue
         lines += [f"  {sentence}" for sentence in one.reading.sentences]
         if one.suggestion is not None:
-            lines += [f"  {line}" for line in told(one.suggestion, profile, one.reading)]
+            lines += [f"  {line}" for line in told(one.suggestion, profile, one.curve, one.reading)]
         lines.append("")
     made = [(label, *cells) for label, cells, _ in rows(found)]
     head = (PAGE["head_measure"], *(one.stream.name for one in measured))

@@ -71,7 +71,7 @@ def _answer(one: Measured, named: bool, first_to_say_so: str) -> Html:
             element("ul", *(element("li", note) for note in one.stream.notices), class_="reasons warn")
         )
     if one.suggestion is not None:
-        for line in told(one.suggestion, one.profile, one.reading):
+        for line in told(one.suggestion, one.profile, one.curve, one.reading):
             command = one.suggestion.options
             label, _, _ = line.partition(command)
             parts.append(

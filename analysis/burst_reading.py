@@ -32,26 +32,33 @@ LONG_GAP = 10.0
 """Mean gaps: of a Poisson stream's time 0.05 % passes in gaps this long or longer."""
 
 LEAST_SILENCE = 0.25
+EVEN_SPREAD = 0.2
 CLUMP_GAPS = 5.0
 
 
 @dataclass(frozen=True)
 class Silence:
-    """The long gaps: their share of the time, how many, and the medians of what lies between and of them."""
+    """The long gaps: their share of the time, how many, and the medians of what lies between and of them.
+
+    `uneven`: the middle half of either kind of length spreads by more than EVEN_SPREAD of its median.
+    """
 
     share: float
     number: int
     on_s: float
     off_s: float
+    uneven: bool
 
 
 @dataclass(frozen=True)
 class Reading:
-    """`kind` of burstiness, the scale (s) where it is `strongest_s`, and the sentences that say it."""
+    """`kind` of burstiness, the scale (s) where it is `strongest_s`, and the sentences that say it.
+    `silence`, where the stream has one, goes with the kind on_off."""
 
     kind: str
     strongest_s: float | None
     sentences: tuple[str, ...]
+    silence: Silence | None = None
 
     @property
     def text(self) -> str:
@@ -62,7 +69,8 @@ def read(profile: Profile, curve: Curve, times_s: FloatArray) -> Reading:
     """The reading of one stream; `curve` and `times_s` are those of the profile."""
     silence = silence_of(times_s)
     kind, strongest_s = kind_of(profile, curve, silence)
-    return Reading(kind, strongest_s, _sentences(profile, curve, kind, strongest_s, silence))
+    sentences = _sentences(profile, curve, kind, strongest_s, silence)
+    return Reading(kind, strongest_s, sentences, silence if kind == "on_off" else None)
 
 
 def silence_of(times_s: FloatArray) -> Silence | None:
@@ -76,7 +84,15 @@ def silence_of(times_s: FloatArray) -> Silence | None:
     starts = np.concatenate(([times_s[0]], times_s[1:][long]))
     ends = np.concatenate((times_s[:-1][long], [times_s[-1]]))
     share = float(gaps[long].sum() / (times_s[-1] - times_s[0]))
-    return Silence(share, int(long.sum()), float(np.median(ends - starts)), float(np.median(gaps[long])))
+    on_s, off_s = ends - starts, gaps[long]
+    uneven = _spread(on_s) > EVEN_SPREAD or _spread(off_s) > EVEN_SPREAD
+    return Silence(share, int(long.sum()), float(np.median(on_s)), float(np.median(off_s)), uneven)
+
+
+def _spread(lengths_s: FloatArray) -> float:
+    """The middle half's width / the median; 0 where most lengths are 0 (salvos)."""
+    low_s, median_s, high_s = np.quantile(lengths_s, (0.25, 0.5, 0.75))
+    return float((high_s - low_s) / median_s) if median_s > 0 else 0.0
 
 
 def kind_of(profile: Profile, curve: Curve, silence: Silence | None) -> tuple[str, float | None]:

@@ -1,15 +1,17 @@
 """Which of our shapes and arrivals come near a stream: candidates are drawn, measured alike and compared.
 
     stream ──► candidates: uniform (constant, poisson, gamma), pulse and the stream's own envelope (diurnal)
-           ──► each drawn over the same time ──► the least distance of IDC and peak / mean at 1, 10, 60 s
+           ──► each drawn over the same time ──► the least distance of IDC at 0.1, 1, 10, 60 s
+                                                 and of peak / mean at 1, 10, 60 s
 
-The distance is over scales because gaps alone mislead: two streams with one CV can differ tenfold in IDC.
+The distance is over scales because gaps alone mislead: two streams with one CV can differ tenfold in IDC. The
+shortest scale tells clumps within a moment (gamma arrivals) from pulses of some seconds.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +35,10 @@ GRID = 200_000
 NEAR = math.log(1.5)
 """Mean distance of the logarithms up to which a suggestion counts as near."""
 
+SHORT_S = 0.1
+CV_UNLIKE = math.log(2)
+"""Beyond it, the gaps of a suggestion are said to be unlike the stream's."""
+
 MOST_WEIGHTS = 48
 LEAST_WEIGHTS = 6
 PEAKS = (1.0, 1.2, 1.35, 1.5, 1.67, 2.0, 2.5, 3.0)
@@ -50,7 +56,7 @@ class Suggestion:
 
     kind: str
     options: str
-    idc: dict[int, float]
+    idc: dict[float, float]
     cv: float | None
     distance: float
 
@@ -86,7 +92,7 @@ class _Candidate:
 
 def suggest(profile: Profile, curve: Curve, reading: Reading, times_s: FloatArray) -> Suggestion | None:
     """The options that come nearest; None for too few arrivals or scales."""
-    known = [scale for scale in measure.WINDOWS_S if profile.idc.get(scale) is not None]
+    known = idc_by_scale(profile, curve)
     if reading.kind == "too_few" or not known:
         return None
     candidates = _candidates(profile, curve, times_s, trend=reading.kind in ("trend", "trend_clumps"))
@@ -94,6 +100,17 @@ def suggest(profile: Profile, curve: Curve, reading: Reading, times_s: FloatArra
     nearest = [min(group, key=lambda one: one.distance) for group in _by_kind(found).values()]
     least = min((one.distance for one in nearest), default=0.0)
     return next((one for one in nearest if one.distance <= least + AS_GOOD), None)
+
+
+def idc_by_scale(profile: Profile, curve: Curve) -> dict[float, float]:
+    """What suggestions are compared with: the IDC by scale in seconds, of about SHORT_S too where measured;
+    empty when none of the usual scales is."""
+    known: dict[float, float] = {scale: value for scale, value in profile.idc.items() if value is not None}
+    short = curve.scale_s < min(known, default=0)
+    if not short.any():
+        return known
+    nearest = int(np.argmin(np.abs(np.log(curve.scale_s[short] / SHORT_S))))
+    return {float(curve.scale_s[short][nearest]): float(curve.idc[short][nearest]), **known}
 
 
 def _by_kind(found: list[Suggestion]) -> dict[str, list[Suggestion]]:
@@ -104,11 +121,12 @@ def _by_kind(found: list[Suggestion]) -> dict[str, list[Suggestion]]:
     return groups
 
 
-def told(suggestion: Suggestion, profile: Profile, reading: Reading) -> tuple[str, ...]:
+def told(suggestion: Suggestion, profile: Profile, curve: Curve, reading: Reading) -> tuple[str, ...]:
     """The suggestion in words: the options, how near they come, and what they cannot do."""
-    scales = " / ".join(str(scale) for scale in suggestion.idc) + " s"
+    known = idc_by_scale(profile, curve)
+    scales = " / ".join(f"{scale:g}" for scale in suggestion.idc) + " s"
     made = " / ".join(plain(value) for value in suggestion.idc.values())
-    here = " / ".join(plain(profile.idc[scale]) for scale in suggestion.idc)
+    here = " / ".join(plain(known[scale]) for scale in suggestion.idc)
     lines = [] if suggestion.near else [REPLAY["far"]]
     lines.append(REPLAY["to_replay"].format(options=suggestion.options))
     key = "near_no_cv" if profile.cv is None else "near"
@@ -117,7 +135,11 @@ def told(suggestion: Suggestion, profile: Profile, reading: Reading) -> tuple[st
             made=made, scales=scales, made_cv=plain(suggestion.cv), here=here, here_cv=plain(profile.cv)
         )
     )
-    if "--shape pulse" in suggestion.options and reading.kind == "on_off":
+    if suggestion.cv and profile.cv and abs(math.log(suggestion.cv / profile.cv)) > CV_UNLIKE:
+        lines.append(REPLAY["gaps_unlike"])
+    if reading.silence is not None and "--shape pulse" not in suggestion.options:
+        lines.append(REPLAY["no_pulses"].format(on=seconds(reading.silence.on_s)))
+    elif reading.silence is not None and reading.silence.uneven:
         lines.append(REPLAY["irregular"])
     if profile.window_s > LONGEST_REPLAY_S and "--shape diurnal" in suggestion.options:
         lines.append(REPLAY["cut"].format(duration=seconds(LONGEST_REPLAY_S)))
@@ -199,7 +221,7 @@ def _envelope(times_s: FloatArray, window_s: float, weights: int) -> str | None:
     return ",".join(f"{value:.2g}" for value in shown)
 
 
-def _measured(candidate: _Candidate, profile: Profile, known: list[int]) -> Suggestion | None:
+def _measured(candidate: _Candidate, profile: Profile, known: Mapping[float, float]) -> Suggestion | None:
     """Drawn over the stream's own time (less of it where that is more than MOST_DRAWN), and compared."""
     try:
         shape = make_shape(candidate.shape, candidate.settings)
@@ -209,11 +231,11 @@ def _measured(candidate: _Candidate, profile: Profile, known: list[int]) -> Sugg
     times = _drawn(shape, arrivals)
     window_s = float(times[-1]) if len(times) == MOST_DRAWN else shape.duration_s
     idc = {scale: measure.idc(times, scale, window_s) for scale in known}
-    peak = {scale: measure.peak_over_mean(times, scale, window_s) for scale in known}
-    distances = [_apart(idc[scale], profile.idc[scale]) for scale in known]
-    distances += [_apart(peak[scale], profile.peak_over_mean[scale]) / 2 for scale in known]
+    peaks = {scale: value for scale, value in profile.peak_over_mean.items() if value is not None}
+    distances = [_apart(idc[scale], known[scale]) for scale in known]
+    distances += [_apart(measure.peak_over_mean(times, scale, window_s), peaks[scale]) / 2 for scale in peaks]
     shown = {scale: value for scale, value in idc.items() if value is not None}
-    distance = sum(distances) / (1.5 * len(known))
+    distance = sum(distances) / (len(known) + len(peaks) / 2)
     weights = (candidate.settings.day_profile or "").count(",")
     kind = f"{candidate.shape} {candidate.arrivals} {weights}"
     return Suggestion(kind, candidate.options(), shown, measure.cv(times), distance)

@@ -79,6 +79,8 @@ REPLAY = {
     "near_no_cv": "These options give IDC {made} over {scales}; here {here}.",
     "far": "Nothing that the shapes offer comes near; the closest:",
     "irregular": "Our pulses keep one beat; here their lengths vary.",
+    "no_pulses": "They make no on-off pulses: here requests come for about {on} and then pause.",
+    "gaps_unlike": "The gaps are unlike, by their CV: single gaps and pauses are not replayed.",
     "cut": "The span is longer than one run can be; the shape is squeezed into {duration}.",
 }
 PAGE = {

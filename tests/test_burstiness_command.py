@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -134,8 +135,8 @@ def test_on_off_by_its_closed_form() -> None:
     assert found.reading.strongest_s == pytest.approx(np.log(2) / leave_on, rel=0.15)
 
 
-def test_pulses_with_silence_between_are_on_off_and_their_one_beat_is_said() -> None:
-    """A pulse of 5 s every 20 s and nothing between."""
+def test_pulses_with_silence_between_are_on_off_and_keep_one_beat_too() -> None:
+    """A pulse of 5 s every 20 s and nothing between: the same pulses replay it, nothing varies."""
     settings = ShapeSettings(rate_rps=12.0, duration_s=1_200.0, period_s=20.0, peak_ratio=4.0, duty=0.25)
     times = draw_times(make_shape("pulse", settings), arrivals_named("poisson", None), 3)
     found = measure_stream(Stream("x", times, 1_200.0, {}))
@@ -143,7 +144,42 @@ def test_pulses_with_silence_between_are_on_off_and_their_one_beat_is_said() -> 
     assert found.reading.strongest_s == pytest.approx(5.0, abs=0.2)
     assert found.suggestion is not None
     assert found.suggestion.options.startswith("--shape pulse --rate 12.01 --period 20 ")
-    assert REPLAY["irregular"] in told(found.suggestion, found.profile, found.reading)
+    (_, made) = told(found.suggestion, found.profile, found.curve, found.reading)
+    assert "over 0.1 / 1 / 10 / 60 s" in made
+
+
+@pytest.mark.parametrize(("on_s", "off_s", "rate", "seed"), [(4, 16, 50, 1), (4, 16, 50, 2), (5, 40, 20, 2)])
+def test_unequal_pulses_are_not_called_gamma(on_s: float, off_s: float, rate: float, seed: int) -> None:
+    """On and off for 0.3 to 1.7 times their mean. Gamma arrivals of one IDC at 1 s come in moments."""
+    rng, parts, at = np.random.default_rng(seed), [], 0.0
+    for _ in range(int(1_800 / (on_s + off_s))):
+        length_s = on_s * rng.uniform(0.3, 1.7)
+        parts.append(at + np.sort(rng.uniform(0, length_s, rng.poisson(rate * length_s))))
+        at += length_s + off_s * rng.uniform(0.3, 1.7)
+    found = measure_stream(Stream("x", np.concatenate(parts), at, {}))
+    assert found.suggestion is not None
+    assert found.reading.kind == "on_off"
+    assert "--shape pulse" in found.suggestion.options
+    assert REPLAY["irregular"] in told(found.suggestion, found.profile, found.curve, found.reading)
+
+
+def test_options_without_pulses_or_with_other_gaps_say_so() -> None:
+    """What is said of a suggestion depends on it alone, whatever was the nearest."""
+    times = np.concatenate([20 * k + np.arange(200) / 50 for k in range(90)])
+    found = measure_stream(Stream("x", times, 1_800.0, {}))
+    nearest = found.suggestion
+    assert nearest is not None
+    assert found.profile.cv is not None
+
+    def said(options: str, cv: float) -> tuple[str, ...]:
+        other = replace(nearest, options=options, cv=cv)
+        return told(other, found.profile, found.curve, found.reading)
+
+    no_pulses, unlike = REPLAY["no_pulses"].format(on="3.98 s"), REPLAY["gaps_unlike"]
+    assert no_pulses in said("--shape uniform --arrivals gamma --cv 8", found.profile.cv)
+    assert no_pulses not in said("--shape pulse --arrivals poisson", found.profile.cv)
+    assert unlike not in said("--shape pulse --arrivals poisson", found.profile.cv / 1.9)
+    assert unlike in said("--shape pulse --arrivals poisson", found.profile.cv / 2.1)
 
 
 def test_long_gaps_are_silence_by_hand() -> None:
@@ -178,7 +214,7 @@ def test_a_salvo_that_no_shape_makes_is_said_to_be_far() -> None:
     found = measure_stream(Stream("x", times, 600.0, {}))
     assert found.suggestion is not None
     assert not found.suggestion.near
-    assert REPLAY["far"] in told(found.suggestion, found.profile, found.reading)
+    assert REPLAY["far"] in told(found.suggestion, found.profile, found.curve, found.reading)
 
 
 def test_tokens_are_told_where_they_are_burstier_than_their_requests() -> None:
