@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,24 @@ from analysis.__main__ import main
 from analysis.load import load_run
 from analysis.report import report_html
 from analysis.summary import summarize
-from tests.run_folders import answered, cancelled, failed, write_run
+from experiments.simulate import add_arguments, simulate
+from runlog.exit_codes import ExitCode
+from runlog.folder import read_requests
+from tests.run_folders import answered, failed, write_run
 
 
 def summary_of(folder: Path) -> dict[str, Any]:
     return summarize(load_run(folder))
+
+
+def virtual_run(runs_dir: Path, options: str) -> Path:
+    """The folder of a run in virtual time."""
+    parser = ArgumentParser()
+    add_arguments(parser)
+    told = parser.parse_args([*options.split(), "--runs-dir", str(runs_dir)])
+    assert simulate(told, ["simulate"], show=lambda text: None) is ExitCode.OK
+    (folder,) = runs_dir.iterdir()
+    return folder
 
 
 def test_a23_failures_do_not_make_latency_better(tmp_path: Path) -> None:
@@ -47,17 +61,24 @@ def test_a24_no_percentile_lies_above_the_maximum_and_a_share_is_exact(tmp_path:
 
 
 def test_a27_what_was_in_flight_at_the_end_is_accounted_for(tmp_path: Path) -> None:
-    """20 in flight at the end of 12 s: 12 end in the drain, 8 are cut off by its limit; nothing vanishes."""
-    before = [answered(k, 0.25 * k, ttft_s=0.5, tokens=11, tpot_s=0.05) for k in range(40)]
-    drained = [answered(40 + k, 11.0 + 0.01 * k, ttft_s=4.0, tokens=11, tpot_s=0.1) for k in range(12)]
-    cut = [cancelled(52 + k, 11.5 + 0.01 * k, age_s=30.0) for k in range(8)]
-    found = summary_of(write_run(tmp_path, [*before, *drained, *cut], duration_s=12.0))
+    """A run in virtual time with answers of 1 to 8 s and 2 s of drain: in flight at the end, some of them end
+    in the drain, the others are cut off; nothing vanishes."""
+    folder = virtual_run(tmp_path, "--rate 4 --run-time 12s --output-tokens uniform:60-500 --drain 2s")
+    found, records = summary_of(folder), list(read_requests(folder))
+    assert None not in {record.ended_at_s for record in records}
+    ends_s = [(record.sent_at_s or 0.0, record.ended_at_s or 0.0, record.outcome) for record in records]
+    at_the_end = [(end_s, outcome) for sent_s, end_s, outcome in ends_s if sent_s < 12.0 < end_s]
+    drained = sum(outcome == "succeeded" for _, outcome in at_the_end)
+    cut = sum(outcome == "cancelled" for _, outcome in at_the_end)
+    assert min(drained, cut) > 2
+    assert drained + cut == len(at_the_end)
     counts = found["counts"]
-    assert (counts["sent"], counts["succeeded"], counts["cancelled"]) == (60, 52, 8)
-    assert (counts["finished_in_window"], counts["finished_in_drain"]) == (40, 12)
+    assert counts["sent"] == counts["scheduled"] == len(records)
+    assert (counts["finished_in_drain"], counts["cancelled"]) == (drained, cut)
+    assert counts["finished_in_window"] == counts["sent"] - len(at_the_end)
     assert counts["missing"] == counts["twice"] == 0
     assert found["window_s"] == 12.0
-    assert found["throughput"]["requests_per_s"] == pytest.approx(40 / 12)
+    assert found["throughput"]["requests_per_s"] == pytest.approx(counts["finished_in_window"] / 12)
 
 
 @pytest.mark.parametrize(
@@ -110,6 +131,20 @@ def test_a30_two_runs_that_differ_in_it_are_not_compared(
         write_run(tmp_path / name, records, name=name, run_id=name, schedule_sha256="same")
     assert main(["compare", str(tmp_path / "cold"), str(tmp_path / "warm"), "--allow", "verdict"]) == 3
     assert "[cached]: cached prompt tokens are 0 % against 60 %" in capsys.readouterr().err
+
+
+def test_a43_error_texts_of_a_gateway_are_a_few_kinds(tmp_path: Path) -> None:
+    """A run in virtual time before a small token limit; its refusals name the tokens of each request."""
+    load = "--rate 100 --run-time 60s --input-tokens lognormal:3000,1 --gateway tokens=60000/min,burst=900"
+    run = load_run(virtual_run(tmp_path, load))
+    refused = run.load[run.load["outcome"] == "rejected"]
+    assert len(refused) > 4_000
+    assert refused["error"].nunique() > 1_000
+    summary = summarize(run)
+    page = report_html(run, summary)
+    assert len(summary["error_texts"]["groups"]) <= 3
+    assert sum(row["count"] for row in summary["error_texts"]["groups"]) == len(refused)
+    assert "requested" in page
 
 
 def test_a43_100_000_distinct_error_texts_are_a_few_kinds(tmp_path: Path) -> None:
