@@ -116,7 +116,7 @@ def tokens(load: pd.DataFrame) -> dict[str, Any]:
         "asked_output_mean": asked.mean(),
         "output_mean": got.mean(),
         "got_over_asked_median": ratio.median(),
-        "off_by_more_than_5_percent_ratio": (abs(ratio - 1) > 0.05).mean() if len(ratio) else None,
+        "off_by_more_than_5_percent_ratio": (abs(ratio - 1) > 0.05 + 1e-9).mean() if len(ratio) else None,
         "tokens_from": value_counts(done["tokens_from"]),
         "tokens_per_event": got[by_usage].sum() / events[by_usage].sum()
         if events[by_usage].sum() > 0

@@ -11,16 +11,18 @@ from typing import Any
 import numpy as np
 
 from analysis.load import Run
-from analysis.numbers import UNKNOWN, count, known, percent, plain, seconds
+from analysis.numbers import UNKNOWN, count, known, percent, plain, seconds, unbroken
 from analysis.page import Html, element, join
-from analysis.phased import lead_metric
+from analysis.phased import lead_metric, ttft_by_phase
 from analysis.recovery import HOLD_S
 from analysis.sections_diagnosis import why
 from analysis.tiles import five_numbers, least_median_s, quantile_text, recovered_words, tile
+from analysis.trust import rounded_down
 from analysis.wording import TEXT
 from analysis.wording_statistics import STATISTICS_TEXT
 
 MOST_REASONS = 2
+MOST_WARNINGS = 2
 VERDICT_CLASS = {"VALID": "good", "DEGRADED": "warn", "INVALID": "bad"}
 
 
@@ -44,7 +46,7 @@ def header(run: Run, summary: Mapping[str, Any]) -> Html:
         [
             element("p", what, class_="run"),
             element("h1", info.name or info.run_id, " ", *badges),
-            element("p", sentence(run, summary), class_="answer"),
+            element("p", unbroken(sentence(run, summary)), class_="answer"),
             *why(summary),
             *_aside(summary),
             *_verdict_reasons(summary),
@@ -60,7 +62,8 @@ def sentence(run: Run, summary: Mapping[str, Any]) -> str:
     if not counts["sent"]:
         if run.closed:
             return TEXT["say_no_users"]
-        return TEXT["say_nothing_sent"].format(scheduled=count(counts["scheduled"]))
+        key = "say_nothing_sent" if counts["scheduled"] else "say_nothing_planned"
+        return TEXT[key].format(scheduled=count(counts["scheduled"]))
     if not counts["succeeded"]:
         first = next(iter(summary["failures"]), None)
         return TEXT["say_no_success"].format(
@@ -69,6 +72,8 @@ def sentence(run: Run, summary: Mapping[str, Any]) -> str:
             if first
             else "",
         )
+    if summary["verdict"] == "INVALID" and (late := too_slow(summary)):
+        return late
     if not bursts:
         ttft = summary["metrics"][lead_metric(summary)]
         return TEXT["say_steady"].format(
@@ -79,8 +84,18 @@ def sentence(run: Run, summary: Mapping[str, Any]) -> str:
             errors=_errors(summary),
         )
     return TEXT["say_bursts"].format(
-        burst=_burst_words(run, summary), effect=_effect(summary), errors=_errors(summary)
+        burst=_burst_words(run, summary), effect=_effect(run, summary), errors=_errors(summary)
     )
+
+
+def too_slow(summary: Mapping[str, Any]) -> str:
+    """That the load generator could not keep up, where that is beyond doubt; "" where it is not."""
+    first = next(iter(summary["diagnosis"]["findings"]), None)
+    if first is None or first["key"] != "client" or first["strength"] != "strong":
+        return ""
+    (reached,) = (row["value"] for row in summary["checks"] if row["name"] == "load reached")
+    key = "say_too_slow" if known(reached) is None or reached >= 0.9995 else "say_too_slow_reached"
+    return TEXT[key].format(ratio=rounded_down(reached or 0.0))
 
 
 def _load(run: Run, summary: Mapping[str, Any]) -> str:
@@ -121,10 +136,19 @@ def _burst_words(run: Run, summary: Mapping[str, Any]) -> str:
     return TEXT[key].format(ratio=plain(round(highest / mean, 1)))
 
 
-def _effect(summary: Mapping[str, Any]) -> str:
+def _quiet_s(run: Run, summary: Mapping[str, Any]) -> float | None:
+    """The quiet median TTFT: the one of the tile below, so that both are one figure; where it has none or
+    counts from the schedule, the one that recovery is judged by."""
+    if summary["recovery"]["baseline_ttft_s"] is None:
+        return None
+    quiet = ttft_by_phase(run, summary)["quiet"]["p50"]["value"] if lead_metric(summary) == "ttft_s" else None
+    return quiet if quiet is not None else summary["recovery"]["baseline_ttft_s"]
+
+
+def _effect(run: Run, summary: Mapping[str, Any]) -> str:
     bursts, recovery = summary["bursts"], summary["recovery"]
     peaks = [burst["peak_ttft_s"] for burst in bursts if burst["peak_ttft_s"] is not None]
-    peak, base = float(np.median(peaks)) if peaks else None, recovery["baseline_ttft_s"]
+    peak, base = float(np.median(peaks)) if peaks else None, _quiet_s(run, summary)
     failed = sum(burst["peak_failed"] for burst in bursts)
     limits = [burst["threshold_s"] for burst in bursts if burst["threshold_s"] is not None]
     if peak is None:
@@ -210,8 +234,13 @@ def _verdict_reasons(summary: Mapping[str, Any]) -> list[Html]:
 
 
 def _warnings(summary: Mapping[str, Any]) -> list[Html]:
-    """The warnings that leave the verdict as it is."""
+    """The warnings that leave the verdict as it is; of many the first, and the others behind a click."""
     items = _with_advice(summary, summary["warnings"])
+    if len(items) > MOST_WARNINGS:
+        others = items[MOST_WARNINGS:]
+        label = element("summary", TEXT["more_warnings"].format(count=count(len(others))))
+        folded = element("details", label, element("ul", *others))
+        items = [*items[:MOST_WARNINGS], element("li", folded)]
     return [element("ul", *items, class_="reasons warn")] if items else []
 
 
@@ -220,5 +249,5 @@ def _with_advice(summary: Mapping[str, Any], reasons: Sequence[str]) -> list[Htm
     items = []
     for reason in reasons:
         todo = next((text for name, text in advice.items() if str(reason).startswith(f"{name}:")), "")
-        items.append(element("li", reason, TEXT["todo"].format(advice=todo) if todo else ""))
+        items.append(element("li", unbroken(f"{reason}{TEXT['todo'].format(advice=todo) if todo else ''}")))
     return items

@@ -37,6 +37,8 @@ RISES_A_LITTLE = 0.3
 FEW_STREAMS = 4
 TINY_GAPS, LENGTH_OFF, CACHED = 0.20, 0.05, 0.01
 UNEXPLAINED = 0.20
+STARVED_CPU = 0.5
+"""Of a core: a worker that was late and never used more than this was kept waiting by others."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,7 @@ def _client(facts: Facts) -> Seen | None:
             "of_s": seen.of_s,
             "cpu_peak_ratio": seen.cpu_peak_ratio,
         },
+        "starved" if seen.cpu_peak_ratio is not None and seen.cpu_peak_ratio < STARVED_CPU else None,
     )
 
 

@@ -10,7 +10,7 @@ that show the cause's evidence; at last what did no harm.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from analysis.diagnoses import DIAGNOSES, Diagnosis, Seen, Strength
@@ -33,6 +33,9 @@ class Finding:
     figures: Mapping[str, float | int | str | None]
 
 
+BY_TIMES = ("queue", "prefill", "decode")
+"""Causes told by the records' times alone: hints at most where the client made these times."""
+
 _ORDER: dict[Strength, int] = {"strong": 0, "likely": 0, "hint": 1}
 
 
@@ -45,6 +48,9 @@ def diagnose(facts: Facts) -> list[Finding]:
             continue
         explains = facts.unexplained if row.key == "unexplained" else facts.explained.get(row.key, NOTHING)
         found.append((row, _finding(row, seen, explains)))
+
+    if any(one.key == "client" and one.strength == "strong" for _, one in found):
+        found = [(row, replace(one, strength="hint") if one.key in BY_TIMES else one) for row, one in found]
 
     def rank(item: tuple[Diagnosis, Finding]) -> tuple[int, int, float]:
         row, one = item

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 UNKNOWN = "n/a"
@@ -56,6 +57,11 @@ def plain(value: Any) -> str:
     if number is None:
         return UNKNOWN
     return count(number) if abs(number) >= 1000 else _three_figures(number)
+
+
+def unbroken(text: str) -> str:
+    """A number and its unit on one line."""
+    return re.sub(r"(?<=\d) (?=(?:%|m?s|req/s)(?!\w))", "\u00a0", text)
 
 
 def _three_figures(number: float) -> str:

@@ -15,6 +15,8 @@ AXIS = {"rate": "y", "in_flight": "y2", "ttft": "y3", "failures": "y4", "server"
 
 FULL_HEIGHT_PX = 900
 LEGEND_PX = 52
+LONG_LEGEND_PX = 70
+"""Of the TTFT row: on paper its legend takes two lines."""
 
 
 def stacked_rows(heights: Mapping[str, float], end_s: float) -> go.Figure:
@@ -25,11 +27,11 @@ def stacked_rows(heights: Mapping[str, float], end_s: float) -> go.Figure:
     figure = blank_figure(int(FULL_HEIGHT_PX * sum(heights.values())))
     figure.layout.margin.t = 8
     inner = figure.layout.height - figure.layout.margin.t - figure.layout.margin.b
-    gap = LEGEND_PX / inner
-    scale = (1 - gap * len(heights)) / sum(heights.values())
+    gaps = {row: (LONG_LEGEND_PX if row == "ttft" else LEGEND_PX) / inner for row in heights}
+    scale = (1 - sum(gaps.values())) / sum(heights.values())
     top = 1.0
     for row, height in heights.items():
-        top -= gap
+        top -= gaps[row]
         bottom = max(0.0, top - height * scale)
         figure.layout[layout_axis(row)] = {
             **LINES,

@@ -13,6 +13,7 @@ from analysis.load import Run
 from analysis.numbers import UNKNOWN, count, known, percent, plain, seconds
 from analysis.page import Html, Section, element, figure, join, noted, table
 from analysis.phased import burst_frame, labelled
+from analysis.sections_aftermath import aftermath
 from analysis.sections_client import sending_words
 from analysis.wording import TEXT
 
@@ -25,7 +26,8 @@ def bursts(run: Run, summary: Mapping[str, Any]) -> Section:
     rows = summary["bursts"]
     if not rows:
         return Section("bursts", TEXT["bursts"], element("p", TEXT["no_bursts"]))
-    parts, figures = [_recovery_words(summary), sending_words(summary), _burst_table(summary)], {}
+    parts = [_recovery_words(summary), sending_words(summary), _burst_table(summary), aftermath(summary)]
+    figures = {}
     made = burst_panels(labelled(run, summary), burst_frame(summary))
     if any(np.isfinite(line.y).any() for line in made.data):
         caption = [TEXT["panels_caption"]]

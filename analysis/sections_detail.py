@@ -15,6 +15,7 @@ from analysis.load import Run
 from analysis.metrics import METRICS
 from analysis.numbers import UNKNOWN, count, known, percent, plain, seconds
 from analysis.page import Html, Section, copyable, element, join, noted, table
+from analysis.sections_calibration import calibration
 from analysis.terms import TERMS
 from analysis.wording import OUTCOME, TEXT, WHOSE
 
@@ -167,6 +168,7 @@ def settings(run: Run, summary: Mapping[str, Any]) -> Section:
             caption=TEXT["settings_caption"],
         )
     ]
+    parts += calibration(info.rate_calibration)
     if info.command:
         parts += [
             element("h3", TEXT["again"]),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from analysis.load import Run
-from analysis.numbers import count, percent
+from analysis.numbers import count, percent, unbroken
 from analysis.page import Html, Section, element, join, noted, table
 from analysis.wording_diagnosis import DIAGNOSIS_TEXT
 
@@ -14,7 +15,8 @@ from analysis.wording_diagnosis import DIAGNOSIS_TEXT
 def diagnosis(run: Run, summary: Mapping[str, Any]) -> Section:
     """Each finding with its evidence, how sure it is, the harm it explains and what to try."""
     found, text = summary["diagnosis"], DIAGNOSIS_TEXT
-    words = text["harm_none" if not found["harmed"] else f"harm_{found['judged_by']}"]
+    kind = found["judged_by"] if found["harmed"] else "none" if found["of"] else "nothing"
+    words = text[f"harm_{kind}"]
     parts = [
         element(
             "p",
@@ -32,7 +34,7 @@ def diagnosis(run: Run, summary: Mapping[str, Any]) -> Section:
                 caption=text["diagnosis_caption"],
             )
         )
-    else:
+    elif found["harmed"]:
         parts.append(element("p", _sentence(found["told"]), class_="reading"))
     if not found["server_samples"]:
         parts.append(element("p", text["no_server_samples"], class_="reading"))
@@ -47,7 +49,9 @@ def why(summary: Mapping[str, Any]) -> list[Html]:
         return []
     lines = [(text["why"], found["told"]), (text["try"], found["try"])]
     told = (
-        element("div", element("strong", label), " ", _sentence(words)) for label, words in lines if words
+        element("div", element("strong", label), " ", _flags_whole(_sentence(words)))
+        for label, words in lines
+        if words
     )
     return [element("div", *told, class_="why")]
 
@@ -58,8 +62,14 @@ def _row(row: Mapping[str, Any]) -> tuple[object, ...]:
         noted(_sentence(row["sentence"]), join(element("div", line) for line in row["evidence"])),
         DIAGNOSIS_TEXT[f"strength_{row['strength']}"],
         percent(ratio) if ratio else DIAGNOSIS_TEXT["no_harm_share"],
-        element("ul", *(element("li", line) for line in row["try"]), class_="tries"),
+        element("ul", *(element("li", _flags_whole(line)) for line in row["try"]), class_="tries"),
     )
+
+
+def _flags_whole(text: str) -> Html:
+    """`text` in which no option, such as --max-num-seqs, is broken over two lines."""
+    parts = re.split(r"(--[a-z][\w-]+)", unbroken(text))
+    return join(element("span", part, class_="flag") if part.startswith("--") else part for part in parts)
 
 
 def _sentence(text: str) -> str:

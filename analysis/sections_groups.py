@@ -41,7 +41,7 @@ def flow(run: Run, summary: Mapping[str, Any]) -> Section | None:
             )
             if part and part["deadlines"]
         ]
-        parts.append(table(WORDS["flow_head"].split("|"), rows, range(1, 5), caption=WORDS["flow"]))
+        parts.append(table(WORDS["flow_head"].split("|"), rows, range(1, 5), caption=WORDS["flow_caption"]))
     if gaps["n"]:
         note = WORDS["gaps_note"].format(note=gaps["note"]) if gaps["note"] else ""
         told = WORDS["gaps"].format(

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from analysis.load import Run
-from analysis.numbers import count, percent, plain
-from analysis.page import Section, table
+from analysis.numbers import count, known, percent, plain
+from analysis.page import Html, Section, element, join, table
 from analysis.wording import TEXT
 
 
@@ -26,4 +26,17 @@ def lengths(run: Run, summary: Mapping[str, Any]) -> Section:
         for side, found in summary["lengths"].items()
     ]
     made = table(TEXT["lengths_head"].split("|"), rows, numeric=range(1, 7), caption=TEXT["lengths_caption"])
-    return Section("lengths", TEXT["lengths"], made)
+    return Section("lengths", TEXT["lengths"], join([made, *_ends(summary)]))
+
+
+def _ends(summary: Mapping[str, Any]) -> list[Html]:
+    """How answers ended, and how many tokens an event held; nothing where the server said neither."""
+    reasons = [
+        TEXT["finish_reason"].format(count=count(number), reason=reason)
+        for reason, number in summary["finish_reasons"].items()
+    ]
+    said = [TEXT["finish_reasons"].format(reasons=", ".join(reasons))] if reasons else []
+    per_event = known(summary["tokens"]["tokens_per_event"])
+    if per_event is not None:
+        said.append(TEXT["tokens_per_event"].format(tokens=plain(per_event)))
+    return [element("p", " ".join(said), class_="reading")] if said else []

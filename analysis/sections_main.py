@@ -43,7 +43,7 @@ def over_time(run: Run, summary: Mapping[str, Any]) -> Section:
         client_bound=client_bound_frame(summary),
         server=run.server_metrics,
     )
-    caption = [TEXT["time_line_caption"]]
+    caption = [TEXT["time_line_caption"], *([TEXT["shaded_caption"]] if summary["bursts"] else [])]
     if answered > MOST_DOTS:
         drawn = sum(len(line.x) for line in made.data if line.name in _DOTS)
         caption.append(TEXT["thinned"].format(shown=count(drawn), all=count(answered)))

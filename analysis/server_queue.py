@@ -75,8 +75,8 @@ def _drain(at_s: np.ndarray, waiting: np.ndarray, burst: Window, until_s: float)
 
 def disagrees(burst: Recovery, drain: QueueDrain | None) -> bool | None:
     """Whether clients and server tell times of recovery that are more than 4 s apart; None when one is
-    unknown, or censored before it could show."""
-    if drain is None or burst.method == "drain" or burst.at_least_s is None:
+    unknown, censored before it could show, or held up by failures, which wait in no queue."""
+    if drain is None or burst.method == "drain" or burst.at_least_s is None or burst.peak_failed:
         return None
     if burst.recovery_s is not None and drain.drain_s is not None:
         return abs(burst.recovery_s - drain.drain_s) > AGREE_S + SAME_MOMENT_S
@@ -97,7 +97,10 @@ def queue_findings(bursts: Sequence[Recovery], drains: Sequence[QueueDrain | Non
             continue
         seen_s = burst.at_least_s if burst.recovery_s is None else burst.recovery_s
         queue_s = drain.at_least_s if drain.drain_s is None else drain.drain_s
-        words = f"burst {burst.index + 1}: TTFT {seen_s:.1f} s, queue {queue_s:.1f} s after its end"
+        ttft, queue = "> " * (burst.recovery_s is None), "> " * (drain.drain_s is None)
+        words = (
+            f"burst {burst.index + 1}: TTFT {ttft}{seen_s:.1f} s, queue {queue}{queue_s:.1f} s after its end"
+        )
         (late if (seen_s or 0.0) > queue_s else soon).append(words)
     said = []
     if late:

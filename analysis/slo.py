@@ -288,4 +288,5 @@ def wilson_interval(met: float, n: float, z: float = Z_95) -> tuple[float | None
     middle = p + z * z / (2 * n)
     spread = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
     scale = 1 + z * z / n
-    return max(0.0, (middle - spread) / scale), min(1.0, (middle + spread) / scale)
+    low, high = max(0.0, (middle - spread) / scale), min(1.0, (middle + spread) / scale)
+    return 0.0 if met == 0 else low, 1.0 if met == n else high  # whatever the last bit says

@@ -6,14 +6,13 @@ analysis.metrics. Beside each number stands its 95 % interval where there is one
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from analysis.load import Run
-from analysis.numbers import UNKNOWN, count, percent, plain, seconds
+from analysis.numbers import UNKNOWN, count, percent, plain, seconds, unbroken
 from analysis.page import Html, element
 from analysis.phased import lead_metric, ttft_by_phase
 from analysis.sections_statistics import attainment_bounds
@@ -37,7 +36,7 @@ def tile(label: str, value: str, note: str) -> Html:
     return element(
         "div",
         element("dt", label),
-        element("dd", element("div", value, class_="value"), element("div", _unbroken(note), class_="note")),
+        element("dd", element("div", value, class_="value"), element("div", unbroken(note), class_="note")),
         class_="tile",
     )
 
@@ -100,19 +99,16 @@ def _ttft(run: Run, summary: Mapping[str, Any]) -> tuple[str, str, str]:
     whole = summary["metrics"][lead_metric(summary)]
     since = TEXT["tile_from_schedule"] if lead_metric(summary) != "ttft_s" else ""
     if not summary["bursts"]:
-        note = TEXT["tile_p50_p95"].format(
-            interval=interval_text(whole["p50"]), p95=quantile_text(whole["p95"])
-        )
-        return TEXT["tile_ttft"] + since, seconds(whole["p50"]["value"]), note
+        return TEXT["tile_ttft"] + since, seconds(whole["p50"]["value"]), _interval_and_p95(whole)
     by_phase = ttft_by_phase(run, summary)
     quiet, burst = by_phase["quiet"], by_phase["burst"]
+    if not quiet["n"] and not burst["n"]:
+        return TEXT["tile_ttft"] + since, UNKNOWN, TEXT["no_answers"]
     if not quiet["n"]:
         return (
             TEXT["tile_ttft_bursts"] + since,
             quantile_text(burst["p50"]),
-            TEXT["tile_p50_p95"].format(
-                interval=interval_text(burst["p50"]), p95=quantile_text(burst["p95"])
-            ),
+            _interval_and_p95(burst),
         )
     return (
         TEXT["tile_ttft_phases"] + since,
@@ -126,14 +122,18 @@ def _ttft(run: Run, summary: Mapping[str, Any]) -> tuple[str, str, str]:
     )
 
 
+def _interval_and_p95(row: Mapping[str, Any]) -> str:
+    """The note of a median: its interval and the p95, or that nothing was measured."""
+    if not row["n"]:
+        return TEXT["tile_none_measured"]
+    return TEXT["tile_p50_p95"].format(interval=interval_text(row["p50"]), p95=quantile_text(row["p95"]))
+
+
 def _recovery_or_tpot(summary: Mapping[str, Any]) -> tuple[str, str, str]:
     recovery = summary["recovery"]
     if not recovery["n"]:
         tpot = summary["metrics"]["tpot_s"]
-        note = TEXT["tile_p50_p95"].format(
-            interval=interval_text(tpot["p50"]), p95=quantile_text(tpot["p95"])
-        )
-        return TEXT["tile_tpot"], seconds(tpot["p50"]["value"]), note
+        return TEXT["tile_tpot"], seconds(tpot["p50"]["value"]), _interval_and_p95(tpot)
     label = TEXT["tile_drain" if recovery["methods"] == ["drain"] else "tile_recovery"]
     note = recovered_words(recovery)
     low_s, high_s = recovery["range_s"] or (0.0, 0.0)
@@ -170,8 +170,3 @@ def _lost(summary: Mapping[str, Any]) -> tuple[str, str, str]:
     if low is not None and high is not None:
         note = TEXT["tile_interval"].format(low=percent(low), high=percent(high)) + note
     return TEXT["tile_errors"], percent(summary["error_ratio"]), note
-
-
-def _unbroken(text: str) -> str:
-    """A number and its unit on one line."""
-    return re.sub(r"(?<=\d) (?=(?:%|m?s|req/s)(?!\w))", "\u00a0", text)

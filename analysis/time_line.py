@@ -72,7 +72,7 @@ def time_line(
         add_kv_cache(figure, server)
     mark_bursts(figure, bursts)
     if client_bound is not None:
-        mark_client_bound(figure, client_bound, AXIS["ttft"], legend_of("ttft"))
+        mark_client_bound(figure, client_bound, AXIS["ttft"], legend_of("in_flight"))
     if events is not None:
         mark_events(figure, events, AXIS["in_flight"], legend_of("in_flight"))
     return figure

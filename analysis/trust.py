@@ -18,7 +18,7 @@ from analysis.client_bound import BoundWindow, bound_windows, read_limit_s
 from analysis.load import Run
 from analysis.lumps import Lumps, lumps
 from analysis.metrics import exact_quantile
-from analysis.numbers import plain
+from analysis.numbers import plain, seconds
 from analysis.phases import Window, inside
 from analysis.users import Occupancy, Reached
 
@@ -30,6 +30,7 @@ BURSTINESS_TOLERANCE = 0.10
 CV_TOLERANCE = 0.05
 LEAST_TOLERANCE = 0.05
 LEAST_USER_STAMPS = 0.01
+NO_REQUEST = "give a higher --rate, more --users or a longer --run-time"
 
 
 @dataclass(frozen=True)
@@ -37,12 +38,14 @@ class Finding:
     """What a check saw: `value` against `limit` (None = not judged), and a sentence with the figures.
 
     `cause`: an outside cause that explains by itself why the limit was missed, "" when there is none.
+    `advice`: what to do next, where that of the check does not fit.
     """
 
     value: float | None
     limit: float | None
     detail: str = ""
     cause: str = ""
+    advice: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,6 +143,8 @@ def success(evidence: Evidence) -> Finding:
     """Requests that succeeded."""
     load = evidence.run.load
     succeeded = int((load["outcome"] == "succeeded").sum())
+    if not len(load):
+        return Finding(0, 1, "there was no request", advice=NO_REQUEST)
     return Finding(succeeded, 1, f"{succeeded} of {len(load)} requests succeeded")
 
 
@@ -264,7 +269,7 @@ def lag_p99(limit_of: Callable[[Evidence], float]) -> Callable[[Evidence], Findi
             return Finding(None, limit_s, "nothing that had a scheduled moment was sent")
         p99_s, late = exact_quantile(lags_s, 0.99), int((lags_s > limit_s).sum())
         more = f"{late} of {len(lags_s)} requests went out more than {limit_s * 1000:.0f} ms late"
-        return Finding(p99_s, limit_s, f"send lag p99 is {p99_s * 1000:.1f} ms; {more}")
+        return Finding(p99_s, limit_s, f"send lag p99 is {seconds(p99_s)}; {more}")
 
     return find
 
@@ -287,8 +292,7 @@ def read_lag(evidence: Evidence) -> Finding:
     if not seen:
         return Finding(None, limit_s, "the client did not say how late it read")
     value_s, what = max(seen)
-    beside = f"beside a chunk gap of {limit_s * 1000:.1f} ms"
-    return Finding(value_s, limit_s, f"{what} is {value_s * 1000:.1f} ms {beside}")
+    return Finding(value_s, limit_s, f"{what} is {seconds(value_s)} beside a chunk gap of {seconds(limit_s)}")
 
 
 def rounded_down(ratio: float) -> str:

@@ -278,7 +278,7 @@ def _result(check: Check, found: Finding) -> CheckResult:
         passed=passed,
         severity=check.severity,
         detail=found.detail,
-        advice=check.advice if passed is False else "",
+        advice=(found.advice or check.advice) if passed is False else "",
         explained=check.explained,
         scope=check.scope,
         cause=found.cause if passed is False else "",

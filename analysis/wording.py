@@ -32,6 +32,12 @@ TEXT: dict[str, str] = {
     "say_no_users": "Nothing was sent, so there is nothing to say about the server.",
     "say_nothing_sent": "Nothing was sent ({scheduled} requests were scheduled), so there is nothing to say "
     "about the server.",
+    "say_nothing_planned": "The plan held no request, so nothing was sent: give a higher --rate or a longer "
+    "--run-time.",
+    "say_too_slow": "The load generator itself was too slow, so this run does not tell what the load did to "
+    "the server.",
+    "say_too_slow_reached": "The load generator itself was too slow, so this run does not tell what the load "
+    "did to the server: {ratio} of the planned requests were sent in time.",
     "say_no_success": "Not one of the {sent} requests sent succeeded{why}; there is no latency to report.",
     "say_mostly": " ({share} of all ended as {name})",
     "say_steady": "Under {shape} load of {load} the median TTFT was {p50} and its p95 {p95}{errors}.",
@@ -86,8 +92,10 @@ TEXT: dict[str, str] = {
     "tile_from_schedule": ", from schedule",
     "tile_arrow": "{quiet} → {burst}",
     "tile_p95": "95 % intervals {quiet_interval} → {burst_interval}; p95 {quiet} → {burst}",
+    "tile_none_measured": "none was measured",
     "tile_p50_p95": "95 % interval {interval}; p95 {p95}",
     "tile_interval": "95 % interval {low} – {high}; ",
+    "more_warnings": "and {count} more warnings",
     "more_reasons": "and {count} more, in the checks",
     "tile_tpot": "Median TPOT",
     "tile_recovery": "Median recovery time",
@@ -103,9 +111,10 @@ TEXT: dict[str, str] = {
     # the time line
     "over_time": "Over time",
     "time_line_caption": "Everything stands at the moment its request arrived, except in flight, finished "
-    "and the server's own. Shaded: bursts (orange) and, in the TTFT row, what followed until TTFT was back "
-    "(yellow, with its seconds) or, in purple, was not seen to be back. TTFT lines are over the requests "
-    "that had a first token. Drag across any row to zoom all of them.",
+    "and the server's own. TTFT lines are over the requests that had a first token. Drag across any row to "
+    "zoom all of them.",
+    "shaded_caption": "Shaded: bursts (orange) and, in the TTFT row, what followed until TTFT was back "
+    "(yellow, with its seconds) or, in purple, was not seen to be back.",
     "thinned": "{shown} of {all} requests are drawn as dots; the lowest and highest of every moment are "
     "among them, and the lines and bands are over all.",
     "probes_caption": "Probes (diamonds) are outside all figures of the load; recovery is judged by them "
@@ -152,7 +161,7 @@ TEXT: dict[str, str] = {
     "drain_note": "drain time",
     "method_baseline": "Recovered = the median TTFT of every 2 s window (by arrival, failures counting "
     "as infinite) stays "
-    "within {limit} for 10 s; quiet requests had a median of {base}.",
+    "within {limit} for 10 s; quiet requests had a median of {base}, counted so.",
     "method_probes": "The load is silent between bursts, so probes tell: recovered = their median TTFT in "
     "every 2 s window (failures counting as infinite) stays within {limit} for 10 s; quiet probes had a "
     "median of {base}. Peaks are the load's own.",
@@ -279,6 +288,9 @@ TEXT: dict[str, str] = {
     "lengths_head": "tokens|successes|asked, mean|got, mean|asked, median|got, median|off by more than 5 %",
     "lengths_input": "prompt",
     "lengths_output": "answer",
+    "finish_reason": "{reason} {count}",
+    "finish_reasons": "Answers ended by: {reasons}.",
+    "tokens_per_event": "An event held {tokens} tokens on average, by the server's own count.",
     "lengths_caption": "Tokens that were asked for beside those that came, over the successes whose length "
     "is known. TPOT and tokens per second rest on what came.",
     # terms

@@ -39,6 +39,19 @@ DIAGNOSIS_WORDS: dict[str, Words] = {
             "keep other work off the machine that sends",
         ),
     ),
+    "starved": Words(
+        "the load generator was kept waiting by other work on its machine, so the figures are not the "
+        "server's alone",
+        (
+            "send lag p50 {send_lag_p50_s}, p99 {send_lag_p99_s}",
+            "the load generator was the bottleneck in {bound_s} of {of_s}",
+            "its busiest worker got {cpu_peak_ratio} of a core at most",
+        ),
+        (
+            "keep other work off the machine that sends, or send from another machine, and run again",
+            "in a container: give it more CPU",
+        ),
+    ),
     "connecting": Words(
         "opening connections took {share_ratio} of the time to the first token",
         (
@@ -259,7 +272,8 @@ DIAGNOSIS_TEXT: dict[str, str] = {
     "harm_calm": "{harmed} of {of} requests were harmed: failed, or clearly slower than the run's own "
     "quickest "
     "ones (no SLO was given).",
-    "harm_none": "No request was harmed.",
+    "harm_none": "No request was harmed: nothing stood in the way.",
+    "harm_nothing": "There was no request to be harmed.",
     "no_harm_share": "–",
     "no_server_samples": "The server's own metrics were not recorded (no server_metrics.csv): queue, "
     "batch and "

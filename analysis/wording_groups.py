@@ -12,6 +12,7 @@ GROUPS_TEXT = {
     "others burst|own burst",
     "flow": "Flow of tokens",
     "flow_head": "of|requests|token deadlines|missed|requests that flowed",
+    "flow_caption": "Token deadlines missed, and requests that flowed, by phase of arrival.",
     "flow_note": "A token is due {first} after sending and then every {deadline}, what came early being "
     "carried on; a request flowed when it missed at most one deadline in ten.",
     "flow_first": "{limit}",
