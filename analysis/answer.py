@@ -94,7 +94,7 @@ def too_slow(summary: Mapping[str, Any]) -> str:
     if first is None or first["key"] != "client" or first["strength"] != "strong":
         return ""
     (reached,) = (row["value"] for row in summary["checks"] if row["name"] == "load reached")
-    key = "say_too_slow" if known(reached) is None or reached >= 0.9995 else "say_too_slow_reached"
+    key = "say_too_slow" if reached is None or reached >= 0.9995 else "say_too_slow_reached"
     return TEXT[key].format(ratio=rounded_down(reached or 0.0))
 
 
@@ -139,10 +139,10 @@ def _burst_words(run: Run, summary: Mapping[str, Any]) -> str:
 def _quiet_s(run: Run, summary: Mapping[str, Any]) -> float | None:
     """The quiet median TTFT: the one of the tile below, so that both are one figure; where it has none or
     counts from the schedule, the one that recovery is judged by."""
-    if summary["recovery"]["baseline_ttft_s"] is None:
-        return None
-    quiet = ttft_by_phase(run, summary)["quiet"]["p50"]["value"] if lead_metric(summary) == "ttft_s" else None
-    return quiet if quiet is not None else summary["recovery"]["baseline_ttft_s"]
+    baseline_s = known(summary["recovery"]["baseline_ttft_s"])
+    if baseline_s is None or lead_metric(summary) != "ttft_s":
+        return baseline_s
+    return known(ttft_by_phase(run, summary)["quiet"]["p50"]["value"]) or baseline_s
 
 
 def _effect(run: Run, summary: Mapping[str, Any]) -> str:

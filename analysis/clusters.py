@@ -10,6 +10,11 @@ k bursts of d_j decided and m_j met requests, p = sum m / sum d, and the varianc
 The interval is Wilson's, with the effective n for n and Student's t of k - 1 degrees for z (Korn and
 Graubard 1998). Of the ways tried it was the one that held near 100 % (docs/statistics.md has the measured
 coverage): t on the ratio and a bootstrap of bursts are too narrow there. Below 8 bursts there is none.
+
+Where the misses sit in few bursts, one more could have been worse than any seen. Their number is Kish's
+effective one, (sum x)^2 / sum x^2 over the misses x_j of the bursts; below 4 the lower end is at most
+p' - t sqrt(v'), p' and v' being p and v with half a burst more of mean size that missed all (as Agresti and
+Coull 1998 add requests, here a burst). The upper end likewise, where the met requests sit in few bursts.
 """
 
 from __future__ import annotations
@@ -24,19 +29,24 @@ from analysis.phases import Window, held
 from analysis.slo import Judged, wilson_interval
 
 LEAST_BURSTS = 8
+FEW_BURSTS = 4.0
+UNSEEN = 0.5
+"""Of a burst, added at its worst where the misses (or the met requests) sit in fewer than FEW_BURSTS."""
 _Z = 1.959963985
 
 
 @dataclass(frozen=True)
 class BurstInterval:
     """The 95 % interval `low` to `high` of a ratio (0-1) over `bursts` clusters with decided requests, and
-    the design effect; what is None is told by `why_none`."""
+    the design effect; what is None is told by `why_none`. `few`: the misses, or the met requests, sit in few
+    bursts, and the interval allows for a burst that was not seen."""
 
     bursts: int
     low: float | None
     high: float | None
     design_effect: float | None
     why_none: str | None
+    few: bool = False
 
 
 def burst_interval(met: np.ndarray, decided: np.ndarray) -> BurstInterval:
@@ -53,8 +63,31 @@ def burst_interval(met: np.ndarray, decided: np.ndarray) -> BurstInterval:
     variance = k / (k - 1) * float(((met - p * decided) ** 2).sum()) / total**2
     effect = variance / (p * (1 - p) / total)
     n = total / max(effect, 1.0)
-    low, high = wilson_interval(p * n, n, student_t(k - 1))
-    return BurstInterval(k, low, high, effect, None)
+    t = student_t(k - 1)
+    low, high = wilson_interval(p * n, n, t)
+    assert low is not None  # for n > 0 there are both
+    assert high is not None
+    missed = decided - met
+    bad, good = _carriers(missed) < FEW_BURSTS, _carriers(met) < FEW_BURSTS
+    if bad:
+        low = min(low, _with_unseen(met, decided, t))
+    if good:
+        high = max(high, 1 - _with_unseen(missed, decided, t))
+    return BurstInterval(k, low, high, effect, None, bad or good)
+
+
+def _carriers(counts: np.ndarray) -> float:
+    """Kish's effective number of the bursts that hold `counts`: as many as there are where all hold alike."""
+    return float(counts.sum() ** 2 / (counts**2).sum())
+
+
+def _with_unseen(met: np.ndarray, decided: np.ndarray, t: float) -> float:
+    """The lower end of t on the ratio with UNSEEN of a burst more that met nothing."""
+    size, k = float(decided.mean()), len(decided) + UNSEEN
+    total = float(decided.sum()) + UNSEEN * size
+    p = float(met.sum()) / total
+    squares = float(((met - p * decided) ** 2).sum()) + UNSEEN * (p * size) ** 2
+    return max(0.0, p - t * math.sqrt(k / (k - 1) * squares) / total)
 
 
 def student_t(degrees: int) -> float:

@@ -25,6 +25,8 @@ def by_burst_words(slo: Mapping[str, Any]) -> list[str]:
         else TEXT["by_burst_none"].format(why=row["why_none"])
         for part, row in ((part, found[part]) for part in ("burst", "whole"))
     ]
+    if any(row["few"] for row in (found["burst"], found["whole"])):
+        said.append(TEXT["by_burst_few"])
     return list(dict.fromkeys(said))
 
 

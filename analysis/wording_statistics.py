@@ -8,6 +8,7 @@ STATISTICS_TEXT: dict[str, str] = {
     "bursts, design effect {effect}).",
     "by_burst_whole": "Over the whole run, counting bursts with what follows them: {low} – {high} (95 %, "
     "{bursts} bursts, design effect {effect}).",
+    "by_burst_few": "Few bursts hold all that was missed (or met), so it allows for one that was not seen.",
     "by_burst_none": "No interval that counts bursts: {why}.",
     # bursts that no plan named
     "one_found_burst": "The burst found in the arrivals (none was planned)",

@@ -25,7 +25,15 @@ BASE_RPS, PEAK_RPS, LEAD_S, WIDTH_S, AFTER_S = 10.0, 50.0, 30.0, 10.0, 60.0
 DRAIN_S = 14.4
 SERVED_PER_S = (PEAK_RPS * WIDTH_S + BASE_RPS * DRAIN_S) / (WIDTH_S + DRAIN_S)
 BASE_TTFT_S, ANSWER_S, TOLERANCE_S = 0.035, 2.0, 0.2
-BETAS = {"p 0.5": (2.0, 2.0), "p 0.9": (4.5, 0.5), "p 0.99": (4.95, 0.05)}
+BETAS = {
+    "0.5": (2.0, 2.0),
+    "0.9": (4.5, 0.5),
+    "0.9, bursts alike": (45.0, 5.0),
+    "0.95": (4.75, 0.25),
+    "0.98": (4.9, 0.1),
+    "0.99": (4.95, 0.05),
+    "0.99, bursts alike": (99.0, 1.0),
+}
 
 
 def held(low: float | None, high: float | None, truth: float) -> bool:
@@ -47,21 +55,25 @@ def wilson(runs: int, n: int, p: float, rng: np.random.Generator) -> float:
 
 def by_burst(runs: int, bursts: int, ab: tuple[float, float], rng: np.random.Generator) -> list[float]:
     """Coverage of the burst-level and of the request-level interval, the share of runs that have no
-    burst-level one, and the mean design effect."""
+    burst-level one, its mean width, the share of runs whose misses sit in few bursts, the mean design effect.
+    """
     truth = ab[0] / sum(ab)
     good, naive, none = 0, 0, 0
-    effects = []
+    effects, widths, few = [], [], 0
     for _ in range(runs):
         size = rng.poisson(130, bursts) + 1
         met = rng.binomial(size, rng.beta(*ab, bursts))
         found = burst_interval(met, size)
         naive += held(*wilson_interval(int(met.sum()), int(size.sum())), truth)
-        if found.low is None:
+        if found.low is None or found.high is None:
             none += 1
             continue
+        widths.append(found.high - found.low)
+        few += found.few
         good += held(found.low, found.high, truth)
         effects.append(found.design_effect or 0.0)
-    return [good / max(runs - none, 1), naive / runs, none / runs, float(np.mean(effects))]
+    shares = [good / max(runs - none, 1), naive / runs, none / runs]
+    return [*shares, float(np.mean(widths)), few / runs, float(np.mean(effects))]
 
 
 def queue(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, float]:
@@ -135,12 +147,13 @@ def main() -> None:
         print(f"| order statistics, p{100 * q:g} | {n} | {order_statistics(runs, n, q, rng):.1%} |")
     for n, p in ((100, 0.9), (1000, 0.99)):
         print(f"| Wilson, attainment {p} | {n} | {wilson(runs, n, p, rng):.1%} |")
-    print("\n| bursts | attainment | over bursts | over requests | no interval | design effect |")
-    print("|---|---|---|---|---|---|")
+    print("\n| bursts | attainment | over bursts | its width | over requests | none | few | design effect |")
+    print("|---|---|---|---|---|---|---|---|")
     for bursts in (8, 15, 30):
         for name, ab in BETAS.items():
-            good, naive, none, effect = by_burst(runs, bursts, ab, rng)
-            print(f"| {bursts} | {name} | {good:.1%} | {naive:.1%} | {none:.1%} | {effect:.0f} |")
+            good, naive, none, width, few, effect = by_burst(runs, bursts, ab, rng)
+            shares = " | ".join(f"{value:.1%}" for value in (good, width, naive, none, few))
+            print(f"| {bursts} | {name} | {shares} | {effect:.0f} |")
     recovery(min(runs, 500), rng)
 
 

@@ -11,6 +11,7 @@ from analysis.clusters import LEAST_BURSTS, around_bursts, burst_interval, in_bu
 from analysis.load import load_run
 from analysis.slo import wilson_interval
 from analysis.summary import summarize
+from bench.coverage import BETAS, by_burst
 from tests.run_folders import answered, write_run
 
 
@@ -30,6 +31,40 @@ def test_hand_worked() -> None:
     assert found.low is not None
     assert request_low is not None
     assert found.low < request_low - 0.05
+
+
+def test_misses_in_few_bursts_allow_for_one_that_was_not_seen() -> None:
+    """15 bursts of 100, one with 10 misses. With half a burst of 100 misses more: p' = 1490 / 1550, residuals
+    100 (1 - p') fourteen times, 90 - 100 p' once, 100 p' half a time; v' = 15.5 / 14.5 of their squares."""
+    met = np.array([100] * 14 + [90])
+    found = burst_interval(met, np.full(15, 100))
+    p = 1490 / 1550
+    squares = 14 * (100 - 100 * p) ** 2 + (90 - 100 * p) ** 2 + 0.5 * (100 * p) ** 2
+    low = p - student_t(14) * (15.5 / 14.5 * squares) ** 0.5 / 1550
+    assert found.few
+    assert found.low == pytest.approx(low)
+    assert found.low == pytest.approx(0.8615, abs=1e-4)
+    assert found.high is not None
+    assert 0.9933 < found.high < 1
+    mirrored = burst_interval(100 - met, np.full(15, 100))
+    assert (mirrored.low, mirrored.high) == (pytest.approx(1 - found.high), pytest.approx(1 - low))
+
+
+def test_misses_in_four_bursts_or_more_are_seen_enough() -> None:
+    """Kish's number of 4 bursts that hold alike is 4; of 4 that do not, less."""
+    for missed, few in (([5] * 4, False), ([5] * 3 + [6], True), ([5] * 3, True)):
+        met = 100 - np.array([*missed, *[0] * (15 - len(missed))])
+        assert burst_interval(met, np.full(15, 100)).few is few
+
+
+@pytest.mark.parametrize("bursts", [8, 15])
+def test_rare_bad_bursts_are_held_in_nine_runs_of_ten(bursts: int) -> None:
+    """bench.coverage's model of an attainment of 0.99 whose misses are nearly all in rare bad bursts."""
+    good, _, none, width, few, _ = by_burst(400, bursts, BETAS["0.99"], np.random.default_rng(5))
+    assert good > 0.9
+    assert none < 0.35
+    assert few > 0.6
+    assert width < 0.3
 
 
 def test_independent_requests_have_a_design_effect_near_one() -> None:
