@@ -182,11 +182,11 @@ def metrics(facts: Facts, asked: Asked, found: Preflight) -> Finding:
             f"none beside the endpoint ({asked.no_metrics or 'not asked'})",
             "llama.cpp has it with --metrics, SGLang with --enable-metrics; else its queue is unseen",
         )
-    names = ", ".join(f"{prefix} ({count} names)" for prefix, count in list(seen.names_by_prefix.items())[:3])
+    names = ", ".join(f"{count} of {prefix}" for prefix, count in list(seen.names_by_prefix.items())[:3])
     queue = (
         f"; the queue by {' and '.join(seen.queue_names)}" if seen.queue_names else "; none tells the queue"
     )
-    return fine(f"{names or 'only GPUs'}{queue}")
+    return fine(f"names: {names or 'of GPUs only'}{queue}")
 
 
 def idle(facts: Facts, asked: Asked, found: Preflight) -> Finding:

@@ -2,7 +2,8 @@
 
 For tools that must know a run's options without running it. Locust itself reads the command line, the
 environment, locust.conf and the locustfile; a process of its own does it, because importing Locust patches
-sockets. A wrong option ends with one line on stderr and the code of the run.
+sockets. A wrong option ends with one line on stderr and the code of the run. What --header says is in the
+answer: it is for a pipe, not for a log.
 """
 
 from __future__ import annotations
