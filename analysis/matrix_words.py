@@ -103,7 +103,7 @@ def _costs(even: Figures, row: Figures) -> list[str]:
     if not parts:
         parts.append(TEXT["no_cost"])
     if row.recovery_s is not None:
-        parts.append(TEXT["hurts"].format(seconds=seconds(row.recovery_s)))
+        parts.append(TEXT["hurts" if row.recovery_s else "hurts_not"].format(seconds=seconds(row.recovery_s)))
     return parts
 
 

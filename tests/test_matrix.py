@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from analysis.alike import Side
 from analysis.load import load_run
 from analysis.matrix import Cell, Matrix, matrix_of
 from analysis.matrix_page import matrix_page
-from analysis.matrix_words import matrix_text, sentences
+from analysis.matrix_words import matrix_text, prices, sentences
 from analysis.summary import summarize
 from tests.run_folders import answered, write_run
 
@@ -32,3 +35,18 @@ def test_runs_that_are_not_valid_are_told_before_anything_that_rests_on_them(tmp
 
 def test_nothing_is_said_of_validity_when_all_are_valid(tmp_path: Path) -> None:
     assert "VALID" not in matrix_text(two_cells(tmp_path, ("VALID", "VALID")))
+
+
+@pytest.mark.parametrize(
+    ("recovery_s", "told"),
+    [
+        (6.0, "the median burst hurts for another 6 s after its end"),
+        (0.0, "the median burst hurts no longer than it lasts"),
+    ],
+)
+def test_how_long_a_burst_hurts_counts_from_its_end(tmp_path: Path, recovery_s: float, told: str) -> None:
+    found = two_cells(tmp_path, ("VALID", "VALID"))
+    even, bursty = (replace(figures, offered_rps=2.0) for figures in found.figures.values())
+    even, bursty = replace(even, bursts=0), replace(bursty, bursts=9, recovery_s=recovery_s)
+    (words,) = prices(replace(found, figures={("A", "server"): even, ("B", "server"): bursty}), "server")
+    assert told in words
