@@ -60,10 +60,9 @@ def _shown(rate_rps: float | None) -> str:
 def _options(arguments: Namespace, seed: int, *where: str, longer: int = 1) -> Namespace:
     parser = argparse.ArgumentParser()
     add_arguments(parser)
-    load = ("--slo", SLO, *LENGTHS, "--seed", str(seed), "--duration", f"{arguments.seconds}s")
-    return parser.parse_args(
-        [*where, *load, "--arrivals", "poisson", "--precision", str(arguments.precision)]
-    )
+    load = ("--slo", SLO, *LENGTHS, "--arrivals", "poisson", "--seed", str(seed))
+    how = ("--duration", f"{arguments.seconds * longer}s", "--precision", str(arguments.precision))
+    return parser.parse_args([*where, *load, *how])
 
 
 def _searched(options: Namespace, shape: str, run_at: RunAt, name: str) -> Bracket:
