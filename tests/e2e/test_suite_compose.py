@@ -105,11 +105,10 @@ def test_abc_runs_in_compose_with_four_workers_also_after_an_interruption(image:
         text=True,
         check=False,
     )
-    assert done.returncode in (0, 1), done.stdout + done.stderr
     assert left_behind(project) == []
     kept = json.loads((folder / "suite.json").read_text())["done"]
     assert list(kept) == keys
-    shapes = []
+    shapes, verdicts = [], set()
     for row in kept.values():
         run = folder / row["run"]
         info = read_run_info(run)
@@ -120,9 +119,11 @@ def test_abc_runs_in_compose_with_four_workers_also_after_an_interruption(image:
         outcomes = [record.outcome for record in read_requests(run)]
         assert set(outcomes) == {"succeeded"}
         assert len(outcomes) == info.counts["planned"] == info.counts["kept"] == row["requests"] > 0
-        assert json.loads((run / SUMMARY_JSON).read_text())["verdict"] in ("VALID", "DEGRADED", "INVALID")
+        verdicts.add(json.loads((run / SUMMARY_JSON).read_text())["verdict"])
         assert (run / "report.html").exists()
     assert shapes == ["uniform", "pulse", "mixed"]
+    assert verdicts <= {"VALID", "INVALID"}
+    assert done.returncode == (0 if verdicts == {"VALID"} else 2), done.stdout + done.stderr
     page = (folder / "matrix.html").read_text()
     assert all(scenario in page for scenario in suite.scenarios)
     files = [path for path in folder.rglob("*") if path.is_file()]
