@@ -15,8 +15,7 @@ from analysis.wording_diagnosis import DIAGNOSIS_TEXT
 def diagnosis(run: Run, summary: Mapping[str, Any]) -> Section:
     """Each finding with its evidence, how sure it is, the harm it explains and what to try."""
     found, text = summary["diagnosis"], DIAGNOSIS_TEXT
-    kind = found["judged_by"] if found["harmed"] else "none" if found["of"] else "nothing"
-    words = text[f"harm_{kind}"]
+    words = text[f"harm_{_harm(found)}"]
     parts = [
         element(
             "p",
@@ -41,16 +40,26 @@ def diagnosis(run: Run, summary: Mapping[str, Any]) -> Section:
     return Section("diagnosis", text["diagnosis"], join(parts))
 
 
+def _harm(found: Mapping[str, Any]) -> str:
+    """Which sentence says how much harm was done."""
+    if found["harmed"]:
+        return str(found["judged_by"])
+    if not found["of"]:
+        return "nothing"
+    return "not_yet" if found["findings"] else "none"
+
+
 def why(summary: Mapping[str, Any]) -> list[Html]:
     """The strongest finding and what to try first, for the first screen; nothing where no request was harmed
     and nothing was found."""
     found, text = summary["diagnosis"], DIAGNOSIS_TEXT
     if not found["harmed"] and not found["findings"]:
         return []
-    lines = [(text["why"], found["told"]), (text["try"], found["try"])]
+    label = text["why" if found["harmed"] else "note"]
+    lines = [(label, found["told"]), (text["try"], found["try"])]
     told = (
-        element("div", element("strong", label), " ", _flags_whole(_sentence(words)))
-        for label, words in lines
+        element("div", element("strong", what), " ", _flags_whole(_sentence(words)))
+        for what, words in lines
         if words
     )
     return [element("div", *told, class_="why")]

@@ -273,6 +273,7 @@ DIAGNOSIS_TEXT: dict[str, str] = {
     "quickest "
     "ones (no SLO was given).",
     "harm_none": "No request was harmed: nothing stood in the way.",
+    "harm_not_yet": "No request was harmed; what was seen all the same:",
     "harm_nothing": "There was no request to be harmed.",
     "no_harm_share": "–",
     "no_server_samples": "The server's own metrics were not recorded (no server_metrics.csv): queue, "
@@ -287,5 +288,6 @@ DIAGNOSIS_TEXT: dict[str, str] = {
     "told_no_cause": "{harmed} of {of} requests were harmed, and no cause known here shows in the records",
     "try_server_metrics": "record the server's own metrics, so that its queue and KV cache can be seen",
     "why": "Why:",
+    "note": "Note:",
     "try": "Try:",
 }

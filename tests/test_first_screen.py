@@ -105,6 +105,18 @@ def test_nothing_planned_and_nothing_harmed_are_said_once(tmp_path: Path) -> Non
     assert "There was no request to be harmed." in diagnosis(run, summary).html
     run, summary = read(tmp_path / "calm", [answered(k, k / 10) for k in range(100)])
     assert diagnosis(run, summary).html.count("harmed") == 1
+    assert "No request was harmed: nothing stood in the way." in diagnosis(run, summary).html
+
+
+def test_what_did_no_harm_is_a_note_and_not_nothing(tmp_path: Path) -> None:
+    """Answers of half the length: told, with what to try, but neither as a harm's cause nor as nothing."""
+    records = [answered(k, k / 10, tokens=50, asked_output_tokens=100) for k in range(100)]
+    run, summary = read(tmp_path, records)
+    assert summary["diagnosis"]["harmed"] == 0
+    assert "No request was harmed; what was seen all the same:" in diagnosis(run, summary).html
+    (line,) = why(summary)
+    assert "<strong>Note:</strong>" in str(line)
+    assert "Why:" not in str(line)
 
 
 def test_numbers_keep_their_units_and_options_stay_whole() -> None:
