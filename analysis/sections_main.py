@@ -207,12 +207,13 @@ def slo(run: Run, summary: Mapping[str, Any]) -> Section:
 
 
 def limit_of(summary: Mapping[str, Any], metric: str) -> float | None:
-    """The tightest limit that the SLO puts on `metric`, in seconds."""
+    """The tightest limit that the SLO puts on `metric` of every request, in seconds; one with a condition is
+    not drawn over those that it is not about."""
     found = summary["slo"]
     if found is None:
         return None
-    limits = [row["limit_s"] for row in [*found["limits"], *found["percentiles"]] if row["metric"] == metric]
-    return min(limits, default=None)
+    rows = [row for row in [*found["limits"], *found["percentiles"]] if row["where"] is None]
+    return min((row["limit_s"] for row in rows if row["metric"] == metric), default=None)
 
 
 def _in_reading_order(phases: tuple[str, ...]) -> list[str]:

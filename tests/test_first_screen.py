@@ -13,6 +13,7 @@ from analysis.answer import header, sentence
 from analysis.load import Run, load_run
 from analysis.numbers import unbroken
 from analysis.sections_diagnosis import diagnosis, why
+from analysis.sections_main import limit_of
 from analysis.slo import wilson_interval
 from analysis.summary import summarize
 from analysis.tiles import five_numbers
@@ -117,6 +118,12 @@ def test_what_did_no_harm_is_a_note_and_not_nothing(tmp_path: Path) -> None:
     (line,) = why(summary)
     assert "<strong>Note:</strong>" in str(line)
     assert "Why:" not in str(line)
+
+
+def test_a_limit_about_some_requests_is_no_line_over_all(tmp_path: Path) -> None:
+    slo = "ttft<1s, ttft<200ms where input_tokens<=500, tpot<50ms where input_tokens>500"
+    _, summary = read(tmp_path, [answered(k, k / 10) for k in range(50)], slo=slo)
+    assert (limit_of(summary, "ttft_s"), limit_of(summary, "tpot_s")) == (1.0, None)
 
 
 def test_numbers_keep_their_units_and_options_stay_whole() -> None:
