@@ -11,7 +11,7 @@ from analysis.charts import PHASES, SYMBOL, limit_line, log_seconds, single, spa
 from analysis.rows import AXIS, legend_of
 from analysis.wording import TEXT
 
-MOST_DOTS = 3000
+MOST_DOTS = 2000
 FARTHEST_LIMIT = 20
 """How many times the largest TTFT a limit may be and still be in the picture."""
 ROOM = 1.4

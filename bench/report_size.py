@@ -72,7 +72,9 @@ def looked_at(page: Path) -> list[Figure]:
         browser = playwright.chromium.launch(executable_path=chromium, args=BROWSER_OPTIONS)
         view = browser.new_page(viewport={"width": 1280, "height": 800})
         view.goto(page.resolve().as_uri())
-        view.locator("[data-figure=time_line] .main-svg").first.wait_for()
+        slot = view.locator("[data-figure=time_line]")
+        slot.scroll_into_view_if_needed()  # a figure is drawn when it comes near the screen
+        slot.locator(".main-svg").first.wait_for()
         first_paint_s = float(view.evaluate(FIRST_PAINT_JS))
         drawn_s = float(view.evaluate("performance.now() / 1000"))
         zoom_s = float(view.evaluate(ZOOM_JS, [1000, 1300]))

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from client.engines import ENGINES
 from experiments.launch import simulated_server
+from tests.report_pages import CHROMIUM, OPTIONS
 
 StartServer = Callable[..., str]
 
@@ -24,6 +26,17 @@ def start_simserver(tmp_path: Path) -> Iterator[StartServer]:
             return running.enter_context(simulated_server(log, *options))
 
         yield start
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium without a window, for the tests that `needs_chromium`."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
+        yield opened
+        opened.close()
 
 
 @pytest.fixture(params=ENGINES)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 
-from analysis.phases import burst_windows, inside, label_phases
+from analysis.phases import SAME_MOMENT_S, burst_windows, held, inside, label_phases
 
 
 def test_a_burst_window_is_half_open_to_the_microsecond() -> None:
@@ -19,6 +21,19 @@ def test_a_boundary_that_float_noise_moved_still_counts() -> None:
 
 def test_a_salvo_holds_what_is_due_exactly_at_it() -> None:
     assert inside(np.array([2.99999, 3.0, 3.0, 3.00001]), (3.0, 3.0)).tolist() == [False, True, True, False]
+
+
+MICROSECONDS = st.integers(min_value=0, max_value=12).map(lambda number: number * SAME_MOMENT_S / 4)
+
+
+@given(st.lists(MICROSECONDS | st.just(np.nan)), MICROSECONDS, MICROSECONDS)
+def test_held_finds_in_rising_times_what_is_inside(
+    times: list[float], start_s: float, width_s: float
+) -> None:
+    at_s, window = np.sort(times), (start_s, start_s + width_s)
+    found = np.zeros(len(at_s), dtype=bool)
+    found[held(at_s, window)] = True
+    assert found.tolist() == inside(at_s, window).tolist()
 
 
 def test_windows_are_put_in_order_and_overlaps_joined() -> None:

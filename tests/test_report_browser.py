@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,50 +11,19 @@ from analysis.load import load_run
 from analysis.report import write_report
 from analysis.summary import summarize
 from runlog.server_samples import SampleWriter, ServerSample
+from tests.report_pages import looked_at, needs_chromium
 from tests.run_folders import answered, failed, write_run
 from tests.test_report import BURSTS, pulsed
 
-CHROMIUM = shutil.which("chromium")
-OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 HOSTILE = "</script><img src=http://evil.example/x onerror=alert(1)>\u202e" + "long " * 200
 
-pytestmark = [
-    pytest.mark.timeout(240),
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium: apt install chromium"),
-]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
-        yield opened
-        opened.close()
+pytestmark = [pytest.mark.timeout(240), needs_chromium]
 
 
 def opened(browser: Any, folder: Path, **how: Any) -> tuple[Any, list[str]]:
-    """The report of `folder` in a page of 1280 x 800, all figures drawn, and what it should not have done."""
+    """The report of `folder`, written and looked at."""
     run = load_run(folder)
-    path = write_report(run, summarize(run))
-    page = browser.new_page(viewport={"width": 1280, "height": 800}, **how)
-    page.set_default_timeout(60_000)
-    bad: list[str] = []
-    address = path.resolve().as_uri()
-    page.on("console", lambda message: bad.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: bad.append(str(error)))
-    page.on("dialog", lambda dialog: (bad.append(dialog.message), dialog.dismiss()))
-    page.on(
-        "request",
-        lambda one: None if one.url.startswith((address, "data:", "blob:")) else bad.append(one.url),
-    )
-    page.goto(address)
-    for slot in page.locator(".plot").all():
-        slot.scroll_into_view_if_needed()
-        slot.locator(".main-svg").first.wait_for()
-    page.evaluate("scrollTo(0, 0)")
-    return page, bad
+    return looked_at(browser, write_report(run, summarize(run)), **how)
 
 
 RUNS: dict[str, tuple[list[Any], dict[str, Any]]] = {
