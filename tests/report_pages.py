@@ -15,8 +15,8 @@ needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chr
 
 
 def looked_at(browser: Any, path: Path, **how: Any) -> tuple[Any, list[str]]:
-    """The report at `path` in a page of 1280 x 800 with all figures drawn; and its console errors, dialogs and
-    requests to anywhere else, of which there should be none."""
+    """The report at `path` in a page of 1280 x 800 with all figures drawn; and its console errors, dialogs
+    and requests to anywhere else, of which there should be none."""
     page = browser.new_page(viewport={"width": 1280, "height": 800}, **how)
     page.set_default_timeout(60_000)
     bad: list[str] = []

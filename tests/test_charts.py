@@ -211,6 +211,20 @@ def test_thinning_keeps_the_extremes_and_the_order(points: list[tuple[float, flo
     assert len(set(kept.tolist())) == len(kept)
 
 
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), min_size=1, max_size=60))
+def test_extremes_of_a_part_are_the_first_of_its_lowest_and_the_last_of_its_highest(
+    points: list[tuple[int, int]],
+) -> None:
+    part, values = np.array(sorted(points, key=lambda point: point[0])).T
+    found = series._extremes(part, values.astype(float))
+    lowest, highest = [], []
+    for place in np.unique(part):
+        mine = np.flatnonzero(part == place).tolist()
+        lowest.append(min(mine, key=lambda k: (values[k], k)))
+        highest.append(max(mine, key=lambda k: (values[k], k)))
+    assert found.tolist() == lowest + highest
+
+
 @given(st.lists(st.floats(0, 1e3) | st.just(float("nan")), max_size=3000))
 def test_an_ecdf_rises_to_one_and_keeps_both_ends(values: list[float]) -> None:
     x, y = series.ecdf(np.array(values, dtype=float), most=100)
