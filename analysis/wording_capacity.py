@@ -1,6 +1,8 @@
 """The words of a capacity search, in one place so that another language can follow."""
 
 CAPACITY_TEXT = {
+    "begin": "A run of {duration} for each rate, {most} rates of each shape at most; {folder}",
+    "now": "      {shape} at {rate} req/s runs for {duration} ...",
     "try": "{shape} at {rate} req/s",
     "tried": "{shape} at {rate} req/s: attainment {attainment} (at least {low}), TTFT p99 {p99}, recovery "
     "{recovery}: {holds}",

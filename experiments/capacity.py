@@ -106,8 +106,11 @@ def capacity(arguments: argparse.Namespace, command: list[str], show: Show = pri
     folder = Path(arguments.runs_dir) / f"{datetime.now(UTC):%Y%m%dT%H%M%S}-capacity"
     folder.mkdir(parents=True)
     run_at = (
-        in_virtual_time(arguments, folder, command) if arguments.virtual else over_http(arguments, folder)
+        in_virtual_time(arguments, folder, command)
+        if arguments.virtual
+        else over_http(arguments, folder, show)
     )
+    show(TEXT["begin"].format(duration=arguments.duration, most=search.most_trials, folder=folder) + "\n")
     trials: dict[str, list[Trial]] = {}
     start_rps = search.start_rps
     for shape in dict.fromkeys(("uniform", arguments.shape)):
@@ -182,9 +185,9 @@ def in_virtual_time(arguments: argparse.Namespace, folder: Path, command: list[s
     return run_at
 
 
-def over_http(arguments: argparse.Namespace, folder: Path) -> RunAt:
-    """Runs through Locust, into `folder`, with those options of the load that differ from their defaults.
-    They raise LaunchError when one does not begin."""
+def over_http(arguments: argparse.Namespace, folder: Path, show: Show = print) -> RunAt:
+    """Runs through Locust, into `folder`, with those options of the load that differ from their defaults,
+    each told when it begins. They raise LaunchError when one does not begin."""
     given = [
         f"{option.flag}={getattr(arguments, option.name)}"
         for option in OPTIONS
@@ -194,12 +197,13 @@ def over_http(arguments: argparse.Namespace, folder: Path) -> RunAt:
     ]
 
     def run_at(shape: str, rate_rps: float, longer: int) -> Path:
-        name = f"{shape}-{rate_rps:g}"
+        name, duration = f"{shape}-{rate_rps:g}", _times(arguments.duration, longer)
+        show(TEXT["now"].format(shape=shape, rate=plain(rate_rps), duration=duration))
         run = run_load(
             [
                 *("--host", arguments.host, "--model", arguments.model, "--runs-dir", str(folder.resolve())),
                 *(f"--shape={shape}", f"--rate={rate_rps:g}", f"--run-name={name}"),
-                f"--duration={_times(arguments.duration, longer)}",
+                f"--duration={duration}",
                 *given,
                 *arguments.more,
             ],

@@ -205,6 +205,17 @@ def test_a_slow_server_has_a_capacity_too(tmp_path: Path) -> None:
     assert all(capacity["holds_rps"] < 73 / 30 for capacity in found["capacity"].values())
 
 
+def test_each_run_is_told_when_it_begins_and_a_refusal_keeps_its_code(tmp_path: Path) -> None:
+    target = ("--host", "http://127.0.0.1:1", "--model", "m", "--runs-dir", str(tmp_path / "runs"))
+    done = command(*target, "--duration", "20s")
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert "A run of 20s for each rate, 12 rates of each shape at most" in done.stdout
+    assert "uniform at 2 req/s runs for 60s ..." in done.stdout
+    assert done.stderr.startswith("the run uniform-2 did not begin:\n")
+    assert "127.0.0.1:1" in done.stderr
+    assert len(done.stderr.splitlines()) == 2
+
+
 def test_wrong_options_are_one_line_and_exit_3(tmp_path: Path) -> None:
     for options, why in (
         ((), "either --host URL or --virtual"),
