@@ -12,6 +12,8 @@ from runlog.folder import RunInfo
 LEAST_BURSTS = 8
 """Below this many bursts an interval over bursts cannot be had (analysis.paired.least_pairs)."""
 LEAST_POINTS = 0.0005
+LEAST_EVEN_SHARE = 0.9
+"""When fewer requests meet the SLO without any burst, the rate is too high to show what bursts cost."""
 SHAPE_OPTIONS = (
     *("period", "peak_ratio", "duty", "width", "base", "lead"),
     *("salvo", "levels", "amplitude", "day_profile"),
@@ -46,18 +48,33 @@ def prices(found: Matrix, variant: str) -> list[str]:
     even = next((row for row in rows if not row.bursts and row.offered_rps), None)
     if even is None or even.offered_rps is None:
         return []
-    return [
+    busy = _busy_without_bursts(even)
+    bursty = [
+        (row, _costs(even, row))
+        for row in rows
+        if row.bursts and row.offered_rps and abs(row.offered_rps / even.offered_rps - 1) < 0.01
+    ]
+    told = [
         TEXT["price"].format(
             rate=plain(even.offered_rps),
             scenario=row.scenario,
             even=even.scenario,
             variant=variant,
             few=TEXT["few_bursts"].format(n=row.bursts) if row.bursts < LEAST_BURSTS else "",
-            costs=", ".join(_costs(even, row)),
+            costs=", ".join(costs or [TEXT["no_cost"]]),
         )
-        for row in rows
-        if row.bursts and row.offered_rps and abs(row.offered_rps / even.offered_rps - 1) < 0.01
+        for row, costs in bursty
+        if costs or not busy
     ]
+    return [busy, *told] if busy and bursty else told
+
+
+def _busy_without_bursts(even: Figures) -> str:
+    """That the server was too busy without bursts to show what they cost; empty where it was not."""
+    share = even.attainment.ratio if even.attainment else None
+    if share is None or share >= LEAST_EVEN_SHARE:
+        return ""
+    return TEXT["busy"].format(even=even.scenario, variant=even.variant, share=percent(share))
 
 
 def about(found: Matrix) -> list[str]:

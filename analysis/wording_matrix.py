@@ -18,6 +18,8 @@ MATRIX_TEXT = {
     "failures": "a failure",
     "n_too_small": "n too small",
     "price": "At the same {rate} req/s, {scenario} {costs} ({few}against {even}, {variant}).",
+    "busy": "Even without a burst ({even}, {variant}) only {share} of the requests met the SLO: this rate is "
+    "too high for the server, and a lower one shows better what bursts cost.",
     "cost_attainment": "costs {points} points of SLO attainment",
     "gain_attainment": "gains {points} points of SLO attainment",
     "cost_p99": "adds {seconds} to TTFT p99",

@@ -74,3 +74,20 @@ def test_the_price_is_a_sentence_and_says_where_the_bursts_are_few(tmp_path: Pat
     assert dear.endswith("(too few bursts (1) for an interval; against A, server).")
     (cheap,) = prices(a_and_b(tmp_path / "cheap", (0.5, 0.2), count=400), "server")
     assert "takes 300 ms off TTFT p99" in cheap
+
+
+def test_a_server_that_is_too_busy_without_bursts_is_told_before_the_price(tmp_path: Path) -> None:
+    found = a_and_b(tmp_path / "busy", (1.5, 1.5))
+    (told,) = prices(found, "server")
+    assert told.startswith("Even without a burst (A, server) only 0 % of the requests met the SLO")
+    busy, price = prices(a_and_b(tmp_path / "worse", (1.5, 3.0), count=400), "server")
+    assert busy.startswith("Even without a burst")
+    assert "B adds 1.5 s to TTFT p99" in price
+    assert not any(
+        "Even without" in line for line in prices(a_and_b(tmp_path / "calm", (0.2, 0.2)), "server")
+    )
+
+
+def test_a_burst_that_hurts_for_no_time_costs_nothing(tmp_path: Path) -> None:
+    (told,) = prices(a_and_b(tmp_path, (0.2, 0.2)), "server")
+    assert "B costs nothing that can be seen (" in told
