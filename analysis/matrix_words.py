@@ -61,10 +61,10 @@ def prices(found: Matrix, variant: str) -> list[str]:
             even=even.scenario,
             variant=variant,
             few=TEXT["few_bursts"].format(n=row.bursts) if row.bursts < LEAST_BURSTS else "",
-            costs=", ".join(costs or [TEXT["no_cost"]]),
+            costs=", ".join([*(costs or [TEXT["no_cost"]]), *_hurts(row)]),
         )
         for row, costs in bursty
-        if costs or not busy
+        if costs or row.recovery_s or not busy
     ]
     return [busy, *told] if busy and bursty else told
 
@@ -117,11 +117,13 @@ def _costs(even: Figures, row: Figures) -> list[str]:
         more = (p99s[1].value or 0.0) - (p99s[0].value or 0.0)
         key = "cost_p99" if more >= 0 else "gain_p99"
         parts.append(TEXT[key].format(seconds=seconds(abs(more))))
-    if not parts:
-        parts.append(TEXT["no_cost"])
-    if row.recovery_s is not None:
-        parts.append(TEXT["hurts" if row.recovery_s else "hurts_not"].format(seconds=seconds(row.recovery_s)))
     return parts
+
+
+def _hurts(row: Figures) -> list[str]:
+    if row.recovery_s is None:
+        return []
+    return [TEXT["hurts" if row.recovery_s else "hurts_not"].format(seconds=seconds(row.recovery_s))]
 
 
 def matrix_text(found: Matrix) -> str:
