@@ -16,7 +16,7 @@ from tests.report_pages import looked_at, needs_chromium
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 REQUESTS = 1_000_000
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), needs_chromium]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), needs_chromium]
 
 
 def test_the_report_of_a_million_requests_draws_and_zooms_without_an_error(
