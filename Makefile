@@ -29,7 +29,7 @@ else
 endif
 
 check-real: $(VENV)/run.stamp   ## our figures against a real server's own: vLLM on the CPU (3 GB into build/real, 6 minutes)
-	$(BIN)/python -m bench.check_real
+	$(BIN)/python -m bench.check_real $(REAL)
 
 lint: $(VENV)/dev.stamp    ## ruff: rules and format
 	$(BIN)/ruff check .
