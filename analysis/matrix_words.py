@@ -14,10 +14,14 @@ LEAST_BURSTS = 8
 LEAST_POINTS = 0.0005
 LEAST_EVEN_SHARE = 0.9
 """When fewer requests meet the SLO without any burst, the rate is too high to show what bursts cost."""
-SHAPE_OPTIONS = (
-    *("period", "peak_ratio", "duty", "width", "base", "lead"),
-    *("salvo", "levels", "amplitude", "day_profile"),
-)
+SHAPE_OPTIONS: dict[str, tuple[str, ...]] = {
+    "pulse": ("period", "peak_ratio", "duty", "width", "base", "lead"),
+    "mixed": ("period", "peak_ratio", "duty", "lead"),
+    "salvo": ("salvo",),
+    "diurnal": ("amplitude", "day_profile"),
+    "steps": ("levels",),
+}
+"""Each shape's own options, as the page tells them; the others mean nothing to it."""
 
 
 def sentences(found: Matrix) -> list[str]:
@@ -100,7 +104,7 @@ def _told(info: RunInfo, key: str) -> str:
 
 def _shape(info: RunInfo) -> str:
     """The shape and those of its own options that were set."""
-    told = [(name, info.options.get(name)) for name in SHAPE_OPTIONS]
+    told = [(name, info.options.get(name)) for name in SHAPE_OPTIONS.get(info.shape, ())]
     return ", ".join([info.shape, *(f"{name.replace('_', ' ')} {value}" for name, value in told if value)])
 
 

@@ -21,7 +21,7 @@ def a_and_b(folder: Path, ttfts_s: tuple[float, float], count: int = 40) -> Matr
     cells = []
     for name, ttft_s, shape in (("A", ttfts_s[0], {}), ("B", ttfts_s[1], BURSTS)):
         records = [answered(k, 20.0 * k / count, ttft_s) for k in range(count)]
-        options = OPTIONS | ({"period": "20s", "peak_ratio": "5"} if shape else {})
+        options = OPTIONS | {"period": "20s"} | ({"peak_ratio": "5"} if shape else {})
         path = write_run(
             folder / f"{name}-run", records, slo="ttft<1s", options=options, mean_rate_rps=2.0, **shape
         )
