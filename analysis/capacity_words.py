@@ -17,7 +17,7 @@ def tried(trial: Trial) -> str:
         attainment=percent(trial.attainment),
         low=percent(trial.low),
         p99=ttft_p99(trial),
-        recovery=recovery(trial),
+        recovery=TEXT["recovery"].format(recovery=recovery(trial)) if trial.bursts else recovery(trial),
         holds=held(trial),
     )
 

@@ -4,8 +4,9 @@ CAPACITY_TEXT = {
     "begin": "A run of {duration} for each rate, {most} rates of each shape at most; {folder}",
     "now": "      {shape} at {rate} req/s runs for {duration} ...",
     "try": "{shape} at {rate} req/s",
-    "tried": "{shape} at {rate} req/s: attainment {attainment} (at least {low}), TTFT p99 {p99}, recovery "
+    "tried": "{shape} at {rate} req/s: attainment {attainment} (at least {low}), TTFT p99 {p99}, "
     "{recovery}: {holds}",
+    "recovery": "recovery {recovery}",
     "longer": "      at {rate} req/s a run takes {times} times as long, to have requests enough",
     "holds": "holds",
     "fails": "does not hold",
@@ -37,7 +38,7 @@ CAPACITY_TEXT = {
     "n_too_small": "n too small",
     "censored": "{time} ({censored} of {all} censored)",
     "not_seen": "not seen ({censored} of {all} censored)",
-    "no_bursts": "none",
+    "no_bursts": "no bursts",
     "how": "Each rate ran for {duration}, for longer where that would give too few requests to judge. The "
     "search goes up by half until a rate does not hold, then closes in to {precision}. A rate holds when the "
     "lower end of the attainment's 95 % interval is at least {share}.",
