@@ -276,14 +276,14 @@ SENTENCES = {
     "not sent": "Nothing was sent (9 requests were scheduled)",
     "one failure": "Not one of the 1 requests sent succeeded (100 % of all ended as http_503)",
     "steady": "median TTFT was 100 ms and its p95 100 ms.",
-    "pulse": "Each burst of 5× the mean rate raised the median TTFT from 100 ms (quiet) to 2 s (worst 2 s) "
-    "and hurt for 4 s after it ended (2 of 2 bursts seen to recover).",
+    "pulse": "Each burst of 5× the mean rate raised the median TTFT from 100 ms (quiet) to 2 s in its "
+    "worst two seconds and hurt for 4 s after it ended (2 of 2 bursts seen to recover).",
     "pulse, failures": "14.3 % of the requests failed or were rejected.",
     "pulse, censored": "and hurt for more than",
-    "salvo": "The burst of 30 requests at once brought the median TTFT to 1.55 s (worst 2 s)",
+    "salvo": "The burst of 30 requests at once brought the median TTFT to 1.55 s in its worst two seconds",
     "closed, empty": "Nothing was sent, so there is nothing to say about the server.",
     "closed": "Each burst of 4.5× the mean number of users left the server as it was",
-    "salvo, probes": "from 50 ms (quiet) to 3.05 s (worst 2 s) and hurt for 6 s after it ended",
+    "salvo, probes": "from 50 ms (quiet) to 3.05 s in its worst two seconds and hurt for 6 s after it ended",
 }
 
 
