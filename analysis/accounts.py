@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.lengths import off
 from analysis.load import Run
 from analysis.masking import shortened
 from analysis.trust import recorded_twice
@@ -105,7 +106,8 @@ def tokens(load: pd.DataFrame) -> dict[str, Any]:
     """Over successes: what was asked for beside what came, who counted, tokens per event and cached input."""
     done = load.loc[load["outcome"] == "succeeded", list(_OF_TOKENS)]
     asked, got = done["asked_output_tokens"].astype("float64"), done["output_tokens"].astype("float64")
-    ratio = (got / asked.where(asked > 0)).dropna()
+    both = asked.gt(0) & got.notna()
+    asked_of_both, got_of_both = asked[both], got[both]
     events = done["output_events"].astype("float64")
     by_usage = done["tokens_from"] == "usage"
     cached = done["cached_tokens"].notna()
@@ -115,8 +117,8 @@ def tokens(load: pd.DataFrame) -> dict[str, Any]:
         "input_mean": done["input_tokens"].astype("float64").mean(),
         "asked_output_mean": asked.mean(),
         "output_mean": got.mean(),
-        "got_over_asked_median": ratio.median(),
-        "off_by_more_than_5_percent_ratio": (abs(ratio - 1) > 0.05 + 1e-9).mean() if len(ratio) else None,
+        "got_over_asked_median": (got_of_both / asked_of_both).median(),
+        "off_by_more_than_5_percent_ratio": off(asked_of_both, got_of_both).mean() if both.any() else None,
         "tokens_from": value_counts(done["tokens_from"]),
         "tokens_per_event": got[by_usage].sum() / events[by_usage].sum()
         if events[by_usage].sum() > 0

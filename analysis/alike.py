@@ -10,12 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from analysis.lengths import off
 from analysis.load import Run
 from analysis.numbers import percent, plain
 from analysis.wording_compare import UNLIKE_TEXT
 
-MOST_LENGTH_OFF = 0.05
-"""A12 of the field: runs whose mean output differs by more are no fair pair."""
 MOST_CACHED_OFF = 0.01
 """Of the prompt tokens: from 1 % on, cache hits are worth a warning in one run and a refusal between two."""
 
@@ -111,7 +110,7 @@ def _lengths(base: Side, candidate: Side) -> str | None:
     parts = []
     for side in ("input", "output"):
         one, other = (run.summary["lengths"][side]["got_mean"] for run in (base, candidate))
-        if one and other and abs(other - one) > MOST_LENGTH_OFF * one + 1e-9:
+        if one and other and off(one, other):
             parts.append(UNLIKE_TEXT["lengths"].format(side=side, base=plain(one), candidate=plain(other)))
     return _joined(parts)
 

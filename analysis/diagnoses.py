@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from analysis.facts import NOTHING, Facts
+from analysis.lengths import off
 from analysis.trust import ON_TIME_S
 from analysis.wording_diagnosis import DIAGNOSIS_TEXT
 
@@ -35,7 +36,7 @@ SHARED_STEPS = 0.3
 RISES_WITH = 0.7
 RISES_A_LITTLE = 0.3
 FEW_STREAMS = 4
-TINY_GAPS, LENGTH_OFF, CACHED = 0.20, 0.05, 0.01
+TINY_GAPS, CACHED = 0.20, 0.01
 UNEXPLAINED = 0.20
 STARVED_CPU = 0.5
 """Of a core: a worker that was late and never used more than this was kept waiting by others."""
@@ -283,7 +284,7 @@ def _lumps(facts: Facts) -> Seen | None:
 
 def _lengths(facts: Facts) -> Seen | None:
     asked, got = facts.answers.asked_mean, facts.answers.got_mean
-    if not asked or got is None or abs(got - asked) <= LENGTH_OFF * asked + 1e-9:
+    if not asked or got is None or not off(asked, got):
         return None
     return Seen("strong", {"asked_mean": asked, "got_mean": got}, "short" if got < asked else "long")
 
