@@ -119,3 +119,14 @@ def test_two_workers_may_number_their_batches_alike(tmp_path: Path) -> None:
     keeper.close()
     assert keeper.kept.tolist() == [True, True]
     assert keeper.counts == {"succeeded": 2}
+
+
+def test_the_journal_is_on_disk_after_the_pass_in_which_requests_ended(tmp_path: Path) -> None:
+    """Once for all of them: nothing before, everything after; a worker that is killed then loses none."""
+    sender = sender_to(lambda _: None, tmp_path)
+    for k in range(3):
+        sender.add(record(k))
+    assert list(read_journal(sender.journal)[1]) == []
+    gevent.sleep(0)
+    assert len(list(read_journal(sender.journal)[1])) == 3
+    sender.close(0.0)
